@@ -151,7 +151,10 @@ def join(
 @click.option("--page", type=click.Path(path_type=Path), default=Path("docs/figures.md"), show_default=True)
 @click.option("--only", multiple=True, help="This figure, and others named so; the rest stays as it is.")
 @click.option("--quick", is_flag=True, help="Shorter: to try it, not to publish it.")
-def figures(folder: Path, page: Path, only: tuple[str, ...], quick: bool, as_json: bool) -> None:
+@click.option("--page-only", is_flag=True, help="Write the page from its JSON; measure and draw nothing.")
+def figures(
+    folder: Path, page: Path, only: tuple[str, ...], quick: bool, page_only: bool, as_json: bool
+) -> None:
     """The figures of the Photon papers: a page of numbers, its JSON and its pictures, in some 25 minutes.
 
     delay, outage: two datacenters with Spark; peers: Photon beside Spark and Flink, live, each killed once;
@@ -161,7 +164,8 @@ def figures(folder: Path, page: Path, only: tuple[str, ...], quick: bool, as_jso
 
     if unknown := set(only) - set(FIGURES):
         raise click.BadParameter(f"no figure is called {min(unknown)!r}; there are: {', '.join(FIGURES)}")
-    failed = measure_figures(folder, page, only or list(FIGURES), QUICK if quick else Lengths(), progress)
+    names = [] if page_only else only or list(FIGURES)
+    failed = measure_figures(folder, page, names, QUICK if quick else Lengths(), progress)
     print_found({"page": str(page), "failed": failed}, [f"{page} is written"] if not failed else [], as_json)
     sys.exit(NOT_DONE if failed else DONE)
 

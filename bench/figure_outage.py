@@ -20,6 +20,12 @@ from orchestration.demo.plot import COLORS, SHARES
 from photon.process.clock import MICROSECONDS
 
 BIN_SECONDS = 3.0
+IN_WORDS = {
+    "normal": "with both before the outage",
+    "outage": "while the west is away",
+    "catch-up": "while the west catches up",
+    "recovered": "with both again",
+}
 
 
 def phases_of(seen: Seen) -> dict[str, tuple[int, int]]:
@@ -59,6 +65,12 @@ def joins_of(batches: Iterable[BatchSeen], span: tuple[int, int]) -> dict[str, f
     return {"combined": combined, "won": won, "in_vain_percent": percent}
 
 
+def worst_in_vain(joins: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """The part of the run with the largest share of joins in vain, in words, and that share."""
+    worst = max(joins, key=lambda name: joins[name]["in_vain_percent"])
+    return {"phase": IN_WORDS[worst], "percent": joins[worst]["in_vain_percent"]}
+
+
 def cores_of(batches: Iterable[BatchSeen], span: tuple[int, int]) -> dict[str, float]:
     """How many cores each datacenter has used in a span."""
     used, before = dict.fromkeys(sorted(COLORS), 0.0), dict.fromkeys(COLORS, 0.0)
@@ -80,14 +92,21 @@ def availability_of(cores: Mapping[str, Mapping[str, float]]) -> dict[str, float
     return {"two_percent": round(two, 1), "three_to_lose_one_percent": round(3 * two / 2, 1)}
 
 
+def reads_again_us(seen: Seen) -> float:
+    """When the first batch of the west began after it was started again."""
+    back = [
+        b for b in seen.batches if b.datacenter == "west" and seen.back_us <= b.at_us <= seen.caught_up_us
+    ]
+    return min((batch.at_us - batch.seconds * MICROSECONDS for batch in back), default=seen.back_us)
+
+
 def catch_up_of(seen: Seen) -> dict[str, float]:
     """How fast the west has caught up, beside the speed of live traffic; its start is counted too."""
     span = (seen.back_us, seen.caught_up_us)
     read = [b for b in seen.batches if b.datacenter == "west" and span[0] <= b.at_us <= span[1]]
     events = sum(batch.primary + batch.foreign for batch in read)
     seconds = (span[1] - span[0]) / MICROSECONDS
-    began_us = min((batch.at_us - batch.seconds * MICROSECONDS for batch in read), default=span[0])
-    at_work = (span[1] - began_us) / MICROSECONDS
+    at_work = (span[1] - reads_again_us(seen)) / MICROSECONDS
     return {
         "backlog_events": events,
         "seconds": round(seconds, 2),
@@ -164,6 +183,8 @@ def draw(seen: Seen) -> Figure:
     plain_numbers(delay.yaxis)
     looks = [(at - seen.begins_us) / MICROSECONDS for at, _ in seen.unread]
     unread.plot(looks, [size / 1e6 for _, size in seen.unread], color=COLORS["west"], label="west")
+    again = (reads_again_us(seen) - seen.begins_us) / MICROSECONDS
+    unread.axvline(again, color="#999999", linestyle=":", label="its new epoch reads from the beginning")
     unread.set(ylabel="MB unread", title="Figure 13: not yet read by the datacenter that died")
     shares = [joins_of(seen.batches, span)["in_vain_percent"] for _, span in bins]
     vain.plot(middles, shares, color="#17345e", label="both")
@@ -181,8 +202,9 @@ def _mark(every_axes: Iterable[Any], seen: Seen) -> None:
     killed, back, caught_up = (
         (at - seen.begins_us) / MICROSECONDS for at in (seen.killed_us, seen.back_us, seen.caught_up_us)
     )
-    for axes in every_axes:
-        axes.axvspan(killed, back, color="#f6ecdf", zorder=0)
-        axes.axvspan(back, caught_up, color="#e9f0e4", zorder=0)
+    for number, axes in enumerate(every_axes):
+        away, catches_up = ("west is away", "west catches up") if number == 0 else (None, None)
+        axes.axvspan(killed, back, color="#f6ecdf", zorder=0, label=away)
+        axes.axvspan(back, caught_up, color="#e9f0e4", zorder=0, label=catches_up)
         axes.title.set_fontsize(10)
         axes.legend(frameon=False, fontsize=8, loc="upper right")

@@ -124,8 +124,8 @@ def measure_figures(
 ) -> dict[str, str]:
     """Measure the figures of these names, and write the page, its JSON and its pictures.
 
-    A figure that is not measured, or fails, keeps the numbers and the picture of an earlier run. The result
-    says which failed, and why.
+    A figure that is not measured, or fails, keeps the numbers and the picture of an earlier run. Without
+    names the page alone is written. The result says which failed, and why.
     """
     failed = {}
     for name in names:
@@ -153,7 +153,9 @@ def measure_figures(
 
 def page_of(found: Mapping[str, Any]) -> str:
     """The page of these numbers."""
-    return TEMPLATE.read_text().format_map(found)
+    worst = figure_outage.worst_in_vain(found["outage"]["joins"])
+    derived = {"worst_in_vain": worst, "bin_seconds": figure_outage.BIN_SECONDS}
+    return TEMPLATE.read_text().format_map({**found, **derived})
 
 
 def _add(file: Path, new: Mapping[str, Any]) -> None:

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from bench.figure_outage import availability_of, cores_of, joins_of
+from bench.figure_outage import availability_of, cores_of, draw, joins_of, worst_in_vain
 from bench.flink_environment import flink
 from bench.live_peers import PEERS, PeerSeen, RowReader, Story, measure
-from bench.outage_run import BatchSeen
+from bench.outage_run import BatchSeen, Load, Seen
 from orchestration.demo.latency import SeenRow, TimeSpan
 from photon.process.clock import MICROSECONDS
 from tests.support.manual_clock import ManualClock
@@ -102,3 +102,22 @@ def test_no_join_loses_or_doubles_a_live_row_when_it_is_killed(name: str, tmp_pa
         pytest.skip("Flink is not there: make flink")
     numbers = measure(name, tmp_path, Story(warm_up=2, calm=5, after_kill=20), 1, print).numbers()
     assert (numbers["lost"], numbers["joined_twice"]) == (0, 0)
+
+
+def test_the_worst_part_of_an_outage_is_named_with_its_share_of_joins_in_vain() -> None:
+    shares = {"normal": 2.6, "outage": 0.0, "catch-up": 3.5, "recovered": 0.1}
+    joins = {name: {"in_vain_percent": percent} for name, percent in shares.items()}
+    assert worst_in_vain(joins) == {"phase": "while the west catches up", "percent": 3.5}
+
+
+def test_the_picture_of_an_outage_says_what_is_shaded_and_why_unread_bytes_jump() -> None:
+    begins, killed, back, caught_up, ends = (number * MICROSECONDS for number in (0, 20, 50, 110, 130))
+    unread = [(60 * MICROSECONDS, 15), (97 * MICROSECONDS, 33)]
+    batches = [batch("west", 10, 1.0), batch("west", 98, 1.0)]
+    seen = Seen(Load(), begins, killed, back, caught_up, ends, batches=batches, unread=unread)
+    panels = draw(seen).axes
+    legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in panels]
+    assert legends[0] == ["east", "west", "west is away", "west catches up"]
+    assert legends[2] == ["west", "its new epoch reads from the beginning"]
+    marked = panels[2].get_lines()[1].get_xdata()
+    assert list(marked) == pytest.approx([97.9, 97.9])
