@@ -96,10 +96,8 @@ class History:
         marks = [
             _mark(name, one.at_us, one.kind, one.says) for one in rows.marks if one.at_us >= grid.from_us
         ]
-        waiting = as_points(rows.points.filter(pc.equal(rows.points["activity"], "waiting")))
-        says = {one.from_us: one.waits_for for one in waiting}
-        for span in waits(waiting):
-            marks.append(_mark(name, span.from_us, "waits", says.get(span.from_us, ""), span.until_us))
+        for wait in waits(as_points(_around_waits(rows.points))):
+            marks.append(_mark(name, wait.from_us, "waits", wait.waits_for, wait.until_us))
         seen, since_us = await self._now.at_work(name)
         ran = as_points(day.points)
         if since_us is not None:
@@ -114,6 +112,14 @@ class History:
             return await self._budgets[name].answer(ANSWER_SECONDS)
         except UserError as error:
             return {"share_left": None, "shares": [], "says": f"{name}: NOT KNOWN: {error}"}
+
+
+def _around_waits(rows: pa.Table) -> pa.Table:
+    """The rows of waits, each with the next one: of a month these are few."""
+    is_waiting = pc.fill_null(pc.equal(rows["activity"], "waiting"), False).to_numpy()
+    wanted = is_waiting.copy()
+    wanted[1:] |= is_waiting[:-1]
+    return rows.filter(pa.array(wanted))
 
 
 def as_points(rows: pa.Table) -> list[Point]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,6 +15,7 @@ State = Literal["live", "behind", "waiting", "on hold", "dead", "at rest", "unkn
 BRIDGED_US = 20 * MICROSECONDS
 # The last sign of life of a killed process may be a little older than its last point.
 MARK_US = 5 * MICROSECONDS
+_DIGITS = re.compile(r"\d+")
 HOLDS = ("hold", "retired")
 NOW: dict[Activity | Literal["unknown"], State] = {
     "retired": "on hold",
@@ -84,16 +86,27 @@ def strip(
     return _merged(spans, from_us, until_us)
 
 
-def waits(points: Sequence[Point]) -> list[Span]:
-    """When it waited for what was unavailable, by its points of these times."""
-    waiting = [Span(one.from_us, one.until_us, "waiting") for one in points]
-    return _merged(list(_bridged(waiting)), waiting[0].from_us, waiting[-1].until_us) if waiting else []
+def waits(points: Sequence[Point]) -> list[Point]:
+    """Each wait for what was unavailable, as one point with its cause; points are earliest first.
+
+    A wait ends with the first batch that joins, and where it is for something else.
+    """
+    found: list[Point] = []
+    last: Point | None = None
+    for one in points:
+        if last is not None and _goes_on(last, one):
+            found[-1] = replace(found[-1], until_us=one.until_us)
+        elif one.activity == "waiting":
+            found.append(one)
+        last = one
+    return found
 
 
-def _bridged(spans: Sequence[Span]) -> Iterator[Span]:
-    for one, after in zip(spans, [*spans[1:], None], strict=True):
-        is_near = after is not None and 0 <= after.from_us - one.until_us <= BRIDGED_US
-        yield replace(one, until_us=after.from_us) if after is not None and is_near else one
+def _goes_on(last: Point, one: Point) -> bool:
+    """Whether both are of one wait. Causes may differ in numbers, such as that of a try."""
+    is_same = _DIGITS.sub("", one.waits_for) == _DIGITS.sub("", last.waits_for)
+    is_near = one.from_us - last.until_us <= BRIDGED_US
+    return last.activity == one.activity == "waiting" and is_same and is_near
 
 
 def _state_of(point: Point) -> State:

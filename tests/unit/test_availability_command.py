@@ -86,6 +86,15 @@ def test_a_lake_that_cannot_be_read_is_named_and_the_others_are_told(tmp_path: P
     assert any("west: NOT KNOWN: cannot read" in line for line in report.sentences())
 
 
+def test_of_a_lake_that_is_away_no_minute_is_known(tmp_path: Path) -> None:
+    world = make(tmp_path)
+    Live(world).run(70)
+    world.pipeline.datacenters["east"].lake.rename(tmp_path / "away")
+    (sentence, *_) = report_of(world.pipeline).sentences()
+    assert "east: NOT KNOWN: there is no table" in sentence
+    assert "put it back" in sentence
+
+
 # -- under Dagster
 
 

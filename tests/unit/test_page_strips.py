@@ -8,8 +8,24 @@ from photon.process.clock import MICROSECONDS
 HOUR = 3_600
 
 
-def ran(from_seconds: float, until_seconds: float, activity: str = "live", unread: int = 0) -> Point:
-    return Point(us(from_seconds), us(until_seconds), activity, unread)
+def ran(
+    from_seconds: float,
+    until_seconds: float,
+    activity: str = "live",
+    unread: int = 0,
+    waits_for: str = "",
+) -> Point:
+    return Point(us(from_seconds), us(until_seconds), activity, unread, waits_for)
+
+
+def waited(from_seconds: float, until_seconds: float, waits_for: str) -> Point:
+    return ran(from_seconds, until_seconds, "waiting", waits_for=waits_for)
+
+
+def told_waits(*points: Point) -> list[tuple[float, float, str]]:
+    """Each wait in seconds, with its cause."""
+    found = waits(points)
+    return [(one.from_us / MICROSECONDS, one.until_us / MICROSECONDS, one.waits_for) for one in found]
 
 
 def us(seconds: float) -> int:
@@ -100,7 +116,20 @@ def test_since_the_last_point_counts_what_was_just_seen() -> None:
 
 
 def test_a_wait_goes_on_over_points_that_come_late() -> None:
-    points = (ran(60, 70, "waiting"), ran(75, 85, "waiting"), ran(500, 510, "waiting"))
-    found = [(one.from_us / MICROSECONDS, one.until_us / MICROSECONDS) for one in waits(points)]
-    assert found == [(60, 85), (500, 510)]
-    assert waits([]) == []
+    points = (waited(60, 70, "try 1"), waited(75, 85, "try 2"), waited(500, 510, "try 3"))
+    assert told_waits(*points) == [(60, 85, "try 1"), (500, 510, "try 3")]
+    assert told_waits() == []
+
+
+def test_a_batch_that_joined_lies_between_two_waits() -> None:
+    points = (waited(0, 49, "the lake is away"), ran(49, 63), waited(63, 107, "the lake is away"))
+    assert told_waits(*points) == [(0, 49, "the lake is away"), (63, 107, "the lake is away")]
+
+
+def test_each_cause_is_a_wait_of_its_own() -> None:
+    points = (
+        waited(0, 10, "the lake is away"),
+        waited(10, 20, "the disk is full"),
+        waited(20, 30, "the disk is full"),
+    )
+    assert told_waits(*points) == [(0, 10, "the lake is away"), (10, 30, "the disk is full")]

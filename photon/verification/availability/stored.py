@@ -7,7 +7,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from photon.pipeline.file import Pipeline
+from photon.state.view import open_view
 from photon.storage.append_table import AppendTable
+from photon.storage.delta import LakeUnavailable, is_table
 from photon.verification.availability.budget import BUDGET_US, Minute
 
 _TIME = pa.timestamp("us", "UTC")
@@ -35,10 +37,12 @@ MINUTES = AppendTable(
 def stored_minutes(pipeline: Pipeline, datacenter: str, since_us: int | None = None) -> dict[int, Minute]:
     """The minutes that were judged, by their beginning: of the budget's 28 days before the last one.
 
-    Of two judgements of a minute, by two at once, the earlier one counts. LakeUnavailable, FormatTooNew.
+    Of two judgements of a minute, by two at once, the earlier one counts. LakeUnavailable, StateUnavailable,
+    FormatTooNew.
     """
     with MINUTES.reading(pipeline, datacenter) as dataset:
         if dataset is None:
+            _refuse_a_lake_that_is_away(pipeline, datacenter)
             return {}
         latest = pc.max(dataset.to_table(columns=["minute"])["minute"])
         if not latest.is_valid:
@@ -50,3 +54,16 @@ def stored_minutes(pipeline: Pipeline, datacenter: str, since_us: int | None = N
     columns = [table["minute"].cast(pa.int64()), *(table[name] for name in names[1:])]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     return dict(sorted({row[0]: Minute(*row) for row in rows}.items()))
+
+
+def _refuse_a_lake_that_is_away(pipeline: Pipeline, datacenter: str) -> None:
+    """Without its lake nobody knows which minutes were judged. LakeUnavailable."""
+    place = pipeline.datacenters[datacenter]
+    with open_view(place.state) as state:
+        has_joined = state is not None and (state.completed > 0 or state.follows_an_epoch)
+    table = place.lake / "joined_events"
+    if has_joined and not is_table(table):
+        raise LakeUnavailable(
+            f"there is no table {table}, and datacenter {datacenter} has joined: mount the lake or put it "
+            "back; if it was given up, nobody can know"
+        )
