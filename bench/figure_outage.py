@@ -184,7 +184,7 @@ def draw(seen: Seen) -> Figure:
     looks = [(at - seen.begins_us) / MICROSECONDS for at, _ in seen.unread]
     unread.plot(looks, [size / 1e6 for _, size in seen.unread], color=COLORS["west"], label="west")
     again = (reads_again_us(seen) - seen.begins_us) / MICROSECONDS
-    unread.axvline(again, color="#999999", linestyle=":", label="its new epoch reads from the beginning")
+    unread.axvline(again, color="#999999", linestyle=":", label="a new epoch reads\nfrom the beginning")
     unread.set(ylabel="MB unread", title="Figure 13: not yet read by the datacenter that died")
     shares = [joins_of(seen.batches, span)["in_vain_percent"] for _, span in bins]
     vain.plot(middles, shares, color="#17345e", label="both")
@@ -207,4 +207,4 @@ def _mark(every_axes: Iterable[Any], seen: Seen) -> None:
         axes.axvspan(killed, back, color="#f6ecdf", zorder=0, label=away)
         axes.axvspan(back, caught_up, color="#e9f0e4", zorder=0, label=catches_up)
         axes.title.set_fontsize(10)
-        axes.legend(frameon=False, fontsize=8, loc="upper right")
+        axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))

@@ -118,6 +118,6 @@ def test_the_picture_of_an_outage_says_what_is_shaded_and_why_unread_bytes_jump(
     panels = draw(seen).axes
     legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in panels]
     assert legends[0] == ["east", "west", "west is away", "west catches up"]
-    assert legends[2] == ["west", "its new epoch reads from the beginning"]
+    assert legends[2] == ["west", "a new epoch reads\nfrom the beginning"]
     marked = panels[2].get_lines()[1].get_xdata()
     assert list(marked) == pytest.approx([97.9, 97.9])
