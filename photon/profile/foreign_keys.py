@@ -65,7 +65,8 @@ def key_and_id(
         return together
     if not unique:
         perhaps = found or _perhaps(keys, ids, primary_log)
-        why = _by_chance(perhaps[0]) if perhaps and not found else _nothing(foreign, primary, found)
+        is_by_chance = bool(perhaps) and not found
+        why = _by_chance(perhaps[0], foreign) if is_by_chance else _nothing(foreign, primary, found)
         return Question(OPTIONS, why, tuple(pair.said for pair in perhaps[:_SHOWN]))
     best, *others = unique
     near = [pair for pair in others if best.score - pair.score < NEAR]
@@ -122,7 +123,7 @@ def _meet_by_chance(key: Column, one: Column, alike: float, met: float) -> bool:
         is_small = any(column.why_no_id for column in both)
         return alike < LEAST_ALIKE or not (any(called_so) or (alike == 1 and not is_small))
     if any(column.why_no_id for column in both):
-        return True
+        return not (alike >= LEAST_ALIKE and any(called_so))
     return alike < LEAST_ALIKE and met * len(key.different) < LEAST_MET
 
 
@@ -161,11 +162,12 @@ def _met_together(
     return len(keys & ids) / max(1, len(keys))
 
 
-def _by_chance(pair: Pair) -> str:
+def _by_chance(pair: Pair, foreign: Mapping[str, Column]) -> str:
+    why_no_id = foreign[pair.key].why_no_id
+    doubt = f"They are {why_no_id}" if why_no_id else "Their names do not say that they belong together"
     return (
         f"{pair.met:.0%} of the values of {pair.key} in the foreign log are values of {pair.primary_id} in "
-        "the primary log too. Their names do not say that they belong together, so that it may be by chance. "
-        "If it is not"
+        f"the primary log too. {doubt}, so that it may be by chance. If it is not"
     )
 
 

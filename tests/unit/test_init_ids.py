@@ -337,6 +337,22 @@ def test_integers_that_both_logs_have_under_other_names_are_told_and_asked_for(t
     assert ("belongs_to", "number") in question.choices
 
 
+def test_texts_with_blanks_are_a_key_where_both_logs_call_them_the_same_id(tmp_path: Path) -> None:
+    """Broken variant: equal names "do not say that they belong together"."""
+
+    def logs(name: str) -> tuple[list[Row], list[Row]]:
+        searches = [{name: f"search {i * 17} x", "time": BEGIN_S + i} for i in range(60)]
+        clicks = [{"click_id": f"c{i}", name: f"search {i * 17} x", "time": BEGIN_S + i} for i in range(60)]
+        return searches, clicks
+
+    found = told(tmp_path, *logs("search_id"))
+    assert isinstance(found, Guess), found
+    assert (found.primary_id, found.foreign_key) == (("search_id",), ("search_id",))
+    (question,) = asked(told(tmp_path, *logs("words")))
+    assert "They are texts with blanks, so that it may be by chance" in str(question)
+    assert question.choices[0] == ("words", "words")
+
+
 def test_columns_without_names_are_no_key_because_they_lie_in_the_same_place(tmp_path: Path) -> None:
     for name, first, second in (("a", 10**9, BEGIN_S), ("b", 2 * 10**9, 10**9)):
         rows = [f"{first + i * 17}\t{second + i * 17}\n" for i in range(60)]
