@@ -51,7 +51,7 @@ def page_of(pipeline: Pipeline, access: Access, clock: Clock, offered: Offered) 
     registry = RegistrySeen(pipeline, clock)
     points = {name: Points(pipeline, name, clock) for name in pipeline.datacenters}
     now = Now(pipeline, registry, points, clock, offered)
-    history, records = History(pipeline, now, points, clock), Records(pipeline, clock)
+    history, records = History(pipeline, now, points, clock), Records(pipeline, clock, offered)
     events = Events(pipeline, registry, offered)
     answers: dict[str, Callable[[Asked], Awaitable[dict[str, Any]]]] = {
         "/api/now": lambda asked: now.answer(),

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 
 from photon.errors import UserError
 from photon.page.asking import Shared
+from photon.page.now import Offered
 from photon.page.refusals import BadRequest
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
@@ -57,8 +58,13 @@ class RecordsOf:
 class Records:
     """Reads the records of each datacenter for all viewers."""
 
-    def __init__(self, pipeline: Pipeline, clock: Clock) -> None:
+    def __init__(self, pipeline: Pipeline, clock: Clock, offered: Offered) -> None:
         self._clock = clock
+        mending = (
+            f"photon dead-letters {pipeline.typed} names lines of foreign logs that nobody has mended, and "
+            "mends them; corrected lines of primary logs go into a new file of that log"
+        )
+        self._remedy = {"what_to_do": mending, "commands": offered(mending)}
         self._readings = {
             (name, hours): Shared(
                 f"datacenter {name}",
@@ -77,7 +83,9 @@ class Records:
             raise BadRequest(f"hours={hours}: expected one of {', '.join(map(str, STEP_SECONDS))}")
         names = [name for name, of_hours in self._readings if of_hours == hours]
         found = await asyncio.gather(*(self._in_time(name, hours) for name in names))
-        return together(dict(zip(names, found, strict=True)), hours, self._clock.now_us())
+        told = together(dict(zip(names, found, strict=True)), hours, self._clock.now_us())
+        told["dead_letters"] |= self._remedy
+        return told
 
     async def _in_time(self, name: str, hours: int) -> RecordsOf:
         try:
@@ -213,11 +221,12 @@ def _counts(dataset: ds.Dataset, wanted: ds.Expression) -> Iterable[tuple[int, s
 
 
 def _samples(dataset: ds.Dataset, wanted: ds.Expression, told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    columns = ["_occurrence", "path", "event_id", "raw"]
+    columns = ["_occurrence", "path", "side", "event_id", "raw"]
     rows = dataset.head(MOST_SAMPLES, columns, wanted, LINES_AT_ONCE, batch_readahead=1)
     return [
         {
             **told,
+            "side": row["side"],
             "event_id": row["event_id"],
             "file": row["path"],
             "offset_bytes": Occurrence.parse(row["_occurrence"]).offset_bytes,

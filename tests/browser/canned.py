@@ -195,7 +195,14 @@ def history() -> Json:
 
 def sample(line: str, event_id: str = "click-000981") -> Json:
     place = {"file": "clicks/2026-11-26.jsonl", "offset_bytes": 1_048_576}
-    return {"datacenter": "east", "event_id": event_id, "at_us": at(300), "line": line, **place}
+    return {
+        "datacenter": "east",
+        "side": "foreign",
+        "event_id": event_id,
+        "at_us": at(300),
+        "line": line,
+        **place,
+    }
 
 
 def records() -> Json:
@@ -216,6 +223,8 @@ def records() -> Json:
                 },
                 {"reason": "no value of query_id", "count": sum(keys), "counts": keys, "samples": []},
             ],
+            "what_to_do": "photon dead-letters clicks/pipeline.yaml names them, and mends them",
+            "commands": ["photon dead-letters clicks/pipeline.yaml"],
         },
         "conflicting": [
             {

@@ -317,6 +317,20 @@ def test_one_of_a_thing_is_told_in_the_singular(browser: Browser, canned: Canned
         expect(page.get_by_text("the highest 1 line;")).to_be_visible()
 
 
+def test_what_is_due_already_is_due_now(browser: Browser, canned: Canned) -> None:
+    canned.records["waiting"][0]["next_due_us"] = NOW_US - 44_000_000
+    with looking(browser, canned, "records") as page:
+        expect(page.get_by_role("cell", name="now", exact=True)).to_be_visible()
+
+
+def test_a_dead_letter_names_its_log_and_what_mends_it(browser: Browser, canned: Canned) -> None:
+    with looking(browser, canned, "records") as page:
+        letters = page.get_by_role("region", name="Dead letters")
+        letters.get_by_role("button", name="Copy photon dead-letters clicks/pipeline.yaml").wait_for()
+        letters.get_by_text("the line is no JSON object").click()
+        expect(letters.get_by_text("east foreign log, click-000981")).to_be_visible()
+
+
 def test_shares_of_a_thousandth_can_be_told_apart(browser: Browser, canned: Canned) -> None:
     with looking(browser, canned, "records") as page:
         unjoinable = page.get_by_role("row", name=re.compile("^unjoinable"))

@@ -67,7 +67,7 @@ def test_a_sample_is_the_text_of_the_line_with_its_place(world: World) -> None:
     (sample,) = records(world)["dead_letters"]["reasons"][0]["samples"]
     assert sample["line"].startswith('<script>alert("x")</script> \\x1b[31m xxx')
     assert len(sample["line"]) == 300
-    assert (sample["datacenter"], sample["file"]) == ("east", "clicks/a.jsonl")
+    assert (sample["datacenter"], sample["side"], sample["file"]) == ("east", "foreign", "clicks/a.jsonl")
     content = (world.folder / "logs/east/clicks/a.jsonl").read_text()
     assert content[sample["offset_bytes"] :].startswith("<script>")
 

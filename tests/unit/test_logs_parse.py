@@ -121,6 +121,7 @@ def test_a_bad_line_of_csv_is_a_dead_letter_and_the_rest_goes_on(line, reason):
         (b"[", "not valid JSON: a value over several lines; write each object on a line"),
         (b"{]", "not valid JSON: Expecting property name enclosed in double quotes at character 1"),
         (b'{"event_id": "a"} {}', "not valid JSON: Extra data at character 18"),
+        (b'{"event_id": "a', "not valid JSON: Unterminated string starting at character 13"),
         (b"[1]", "not a JSON object but an array"),
         (b"null", "not a JSON object but null"),
         (b'{"key": "k", "ts": 1}', "no value for id column 'event_id'"),

@@ -36,7 +36,8 @@ def decode_record(raw: bytes) -> dict[str, str | None]:
     except json.JSONDecodeError as error:
         if text.strip() in ("{", "["):
             raise ValueError(_OVER_SEVERAL_LINES) from None
-        raise ValueError(f"not valid JSON: {error.msg} at character {error.pos}") from None
+        what = error.msg.removesuffix(" at")
+        raise ValueError(f"not valid JSON: {what} at character {error.pos}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if not isinstance(record, dict):

@@ -3,6 +3,7 @@
 import { swatch } from "./charts.js";
 import { el, readable, svg } from "./dom.js";
 import * as say from "./format.js";
+import { remedy } from "./now.js";
 
 const CLASSES = {
   joined: "has its row here",
@@ -22,14 +23,14 @@ const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0", "M0,-6L6,0L0,6L-6,0z", "
 const MOST_OF_ID = 80; // characters
 const HOURS = { hour: 1, "6 hours": 6, day: 24, "3 days": 72 };
 
-export function recordsView({ records, problems, query }) {
+export function recordsView({ now, records, problems, query }) {
   const problem = problems.records && `${problems.records.message}. ${problems.records.whatToDo}`;
   if (!records) return [problem ? problemOf(problem) : el("p", { class: "quiet" }, "Reading the tables")];
   return [
     (problem ? [problem, ...records.problems] : records.problems).map(problemOf),
     classTable(records.classes),
     deadLetters(records.dead_letters, Number(query.get("hours")) || 24),
-    waiting(records.waiting),
+    waiting(records.waiting, now?.now_us ?? Date.now() * 1_000),
     conflicting(records.conflicting),
   ].flat();
 }
@@ -67,7 +68,8 @@ function classTable(classes) {
   const heads = names.map((name, index) => el("th", { scope: "col", class: "number" }, swatch(index), ` ${name}`));
   return el("section", { "aria-labelledby": "classes" },
     el("h2", { id: "classes" }, "What became of foreign records"),
-    el("p", { class: "quiet" }, "Each record that this epoch has read is in one class. ",
+    el("p", { class: "quiet" },
+      "Each record of the foreign log that a datacenter has read in its present epoch is in one class. ",
       "The axis of shares is logarithmic: each line is ten times the one before."),
     scrolling("classes", "classes", [head("class"), el("th", { scope: "col", class: "axis" }, axis()), heads], rows));
 }
@@ -99,6 +101,7 @@ function deadLetters(letters, hours) {
     el("a", { href: `#/records?hours=${length}`, "aria-current": length === hours ? "true" : null }, name));
   const most = Math.max(...letters.reasons.flatMap((one) => one.counts));
   const scale = letters.reasons.length === 0 ? "None." : [
+    "Lines of both logs that can't be read, of all datacenters and epochs. ",
     `Each bar is ${say.span(letters.step_seconds)}, the highest ${say.counted(most, "line")}; from `,
     say.time(letters.at_us[0]),
     " to now.",
@@ -113,6 +116,7 @@ function deadLetters(letters, hours) {
       el("h2", { id: "letters" }, "Dead letters of the last"),
       el("nav", { class: "ranges", "aria-label": "Range" }, links)),
     el("p", { class: "quiet" }, scale),
+    letters.reasons.length ? remedy(letters.what_to_do, letters.commands) : null,
     reasons);
 }
 
@@ -128,18 +132,19 @@ function bars(counts, most) {
 function sample(one) {
   return el("li", {},
     el("p", {},
-      el("b", {}, one.datacenter), " ", one.event_id ? eventLink(one.event_id) : "no id", " ", say.time(one.at_us),
+      el("b", {}, one.datacenter), ` ${one.side} log, `, one.event_id ? eventLink(one.event_id) : "no id was read", " ",
+      say.time(one.at_us),
       el("small", {}, ` ${one.file} at ${say.count(one.offset_bytes)}`)),
     el("pre", { tabindex: 0 }, one.line));
 }
 
-function waiting(groups) {
+function waiting(groups, nowUs) {
   const rows = groups.map((one) => el("tr", {},
     rowHead(one.datacenter),
     el("td", {}, one.reason, el("small", {}, one.why)),
     el("td", { class: "number" }, say.count(one.count)),
     el("td", {}, say.time(one.oldest_first_seen_us)),
-    el("td", {}, say.time(one.next_due_us)),
+    el("td", {}, one.next_due_us !== null && one.next_due_us <= nowUs ? "now" : say.time(one.next_due_us)),
     el("td", { class: "ids" }, one.samples.map((id) => [eventLink(id), " "]))));
   return listed("waits", "What waits", ["datacenter", "why", "records", "since", "due", "some of them"], rows);
 }
