@@ -15,7 +15,15 @@ from photon.state.outcomes import OutcomeClass
 from photon.state.plan import Plan
 from photon.storage.columns import TableName
 from photon.storage.output_files import OutputFile
-from photon.storage.tables import FENCE_VERSION, CommitConflict, LastCommit, OutputTable, app_id
+from photon.storage.tables import (
+    FENCE_VERSION,
+    NOT_BEGUN,
+    CommitConflict,
+    LastCommit,
+    OutputTable,
+    app_id,
+    fence_epoch,
+)
 from photon.tokens import Occurrence
 
 SIDE_TABLES: dict[TableName, OutcomeClass] = {
@@ -66,7 +74,7 @@ class Committing:
 
     def _commit_rows(self, plan: Plan, files: Sequence[OutputFile]) -> None:
         batch = plan.key.batch
-        self._joined.commit(files, self._app, batch, batch - 1, plan.key.plan_id)
+        self._joined.commit(files, self._app, batch, batch - 1, plan.key.plan_id, has_begun=True)
 
     def ask_table(self, plan: Plan) -> tuple[Event, str]:
         """Whether the table has the batch, after a commit that did not return (A6, A15), or is another's."""
@@ -79,13 +87,14 @@ class Committing:
                 f"{own.batch}: another process runs it, or this epoch was fenced; this one ends"
             )
         if last.batch < own.batch - 1:
+            found = "knows nothing" if last == NOT_BEGUN else f"is at batch {last.batch}"
             return Event.BY_ANOTHER, (
-                f"the lake was put back: the table of datacenter {self.datacenter} is at batch {last.batch} "
-                f"of epoch {self.epoch}, and this process has committed batch {own.batch - 1}; "
+                f"the lake was put back: the table of datacenter {self.datacenter} {found} of epoch "
+                f"{self.epoch}, and this process has committed batch {own.batch - 1}; "
                 "nothing more is committed in this epoch"
             )
         if last.batch < own.batch:
-            return Event.NOT_COMMITTED, ""
+            return self._ends_as_half_fenced() or (Event.NOT_COMMITTED, "")
         if not last.may_be(LastCommit(own.batch, own.plan_id)):
             return Event.BY_ANOTHER, (
                 f"batch {own.batch} of datacenter {self.datacenter} was committed by plan {last.plan_id}, "
@@ -95,10 +104,31 @@ class Committing:
         self._joined.sync()  # the process that committed may have been killed right after (A18)
         return Event.HAS_COMMITTED, ""
 
+    def _ends_as_half_fenced(self) -> tuple[Event, str] | None:
+        """End the epoch if others have fenced a side table of it, and not yet its joined rows (E1).
+
+        They may have died between. No batch with side rows gets through any more.
+        """
+        fenced = [name for name, table in self.tables.items() if self._is_fenced(name, table)]
+        if not fenced:
+            return None
+        try:
+            fence_epoch(self._joined.folder.parent, self.datacenter, self.epoch)
+        except CommitConflict:  # somebody else commits just now: the next try sees what
+            return None
+        return Event.BY_ANOTHER, (
+            f"others began to end epoch {self.epoch} of datacenter {self.datacenter}: its table {fenced[0]} "
+            "takes no commit of it any more, so it is ended here"
+        )
+
+    def _is_fenced(self, name: TableName, table: OutputTable) -> bool:
+        app = app_id(self.datacenter, self.epoch, name)
+        return table.exists() and table.version_of(app) >= FENCE_VERSION
+
     def is_at_its_end(self, completed: int) -> bool:
         """Whether this epoch commits nothing more: others fenced it (E1), or its lake was put back (A13)."""
-        version = self._joined.version_of(self._app)
-        return version >= FENCE_VERSION or version < completed
+        version, has_begun = self._joined.version_of(self._app), self._joined.knows(self._app)
+        return version >= FENCE_VERSION or version < completed or not has_begun
 
     def already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """The records that earlier runs of this work put into the tables, with their classes (A12)."""

@@ -37,6 +37,7 @@ from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import (
     FENCE_VERSION,
+    NOT_BEGUN,
     CommitConflict,
     LastCommit,
     OutputTable,
@@ -66,6 +67,8 @@ def why_new_epoch(
     """
     if not live:
         return f"epoch {epoch} is over, as the registry says"
+    if table == NOT_BEGUN:
+        return f"the table knows nothing of epoch {epoch}, which had begun there: the lake was put back"
     if closed > table.batch:
         return (
             f"the table is at batch {table.batch} of epoch {epoch}, and has had batch {closed}: "

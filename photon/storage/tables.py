@@ -94,6 +94,9 @@ class LastCommit:
         return self.batch == other.batch and len(known) <= 1
 
 
+NOT_BEGUN = LastCommit(-1)  # an epoch commits its batch 0 as it begins: the table lacks even that
+
+
 @cache
 def _expected(name: TableName) -> Expected:
     return expected(TABLE_COLUMNS[name], PARTITIONS.get(name, ()))
@@ -243,10 +246,12 @@ class OutputTable:
             return handle.transaction_version(app) is not None
 
     def last_commit(self, app: str) -> LastCommit:
-        """The last batch that `app` committed, with its plan. LakeUnavailable."""
+        """The last batch that `app` committed, with its plan; `NOT_BEGUN` before it. LakeUnavailable."""
         handle = self.load()
         batch = self.version_in(handle, app)
         with self.reading():
+            if handle.transaction_version(app) is None:
+                return NOT_BEGUN
             for commit in islice(commits(self.folder, handle.version()), COMMITS_READ if batch else 0):
                 if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
                     return LastCommit(batch, commit.get(PLAN_METADATA))
@@ -261,17 +266,22 @@ class OutputTable:
         batch: int,
         exactly_after: int | None,
         plan_id: str | None = None,
+        has_begun: bool = False,
     ) -> None:
         """Make the rows of `files` visible, as batch `batch` of `app`, all or nothing, and on disk (A18).
 
         The commit names its plan (A15). With `exactly_after` the app's version must be exactly that (A3),
         else below `batch`. CommitConflict if it is not, or somebody else commits at the same time.
+        `has_begun`: the app must have committed before; an epoch has batch 0, unless its lake was put back.
         LakeUnavailable if the table can't be reached: then nobody knows whether the commit took place.
         """
         handle = self.with_columns_of(files)
         version = self.version_in(handle, app)
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, which must be below {batch}")
+        with self.reading():
+            if has_begun and handle.transaction_version(app) is None:
+                raise CommitConflict(f"{self.folder} knows nothing of {app}: it was put back")
         self._write(handle, files, app, batch, plan_id)
 
     def commit_missing(self, files: Sequence[OutputFile], datacenter: str, plan: PlanKey) -> None:

@@ -22,7 +22,7 @@ from photon.storage.candidate_files import candidate_files, read_candidates, wri
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
-from photon.storage.tables import CommitConflict, LastCommit, OutputTable
+from photon.storage.tables import NOT_BEGUN, CommitConflict, LastCommit, OutputTable
 from photon.tokens import PlanKey
 from tests.conftest import BUCKET
 from tests.faulty_s3 import Fault, FaultyS3
@@ -121,7 +121,7 @@ def test_a_commit_that_fails_is_there_once_or_not_at_all_as_the_table_says_then(
         table.commit([file], APP, 1, 0, "p")
     faulty.mend()
     assert faulty.met[fault] >= 1
-    if table.last_commit(APP) == LastCommit(0):
+    if table.last_commit(APP) == NOT_BEGUN:
         assert not fault.endswith("late")
         table.commit([file], APP, 1, 0, "p")
     assert table.last_commit(APP) == LastCommit(1, "p")

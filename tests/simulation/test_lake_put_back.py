@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from photon.dispatcher.completion import Superseded
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.registry.epochs import begin_epoch
+from photon.storage.columns import TableName
+from photon.storage.tables import OutputTable, app_id
 from tests.simulation.put_back_stories import Copied, with_copies_of_one_click
 from tests.support.crashes import at
 
@@ -93,3 +96,41 @@ def test_a_process_whose_lake_was_put_back_ends_where_another_one_has_begun_a_ne
     assert len(done) == 1
     world.join()
     world.must_be_sound([*JOINED, "e1", "f1"])
+
+
+def test_a_lake_of_before_the_epoch_is_noticed_by_its_first_batch(world: Copied) -> None:
+    """Broken variant: a table that knows nothing of an epoch counts as one that is at its batch 0."""
+    world.clicks(("e1", "q1"))
+    shutil.rmtree(world.state())
+    with at("batch.before_run", lambda: world.put_back(["lake"])):
+        world.join(callbacks=Callbacks(should_stop=gives_up()))
+    assert world.ledgers.register.epochs == {"east": 3}
+    world.must_be_sound([*JOINED, "e1"])
+
+
+def test_a_lake_of_before_the_epoch_is_noticed_by_the_next_start(world: Copied) -> None:
+    world.clicks(("e1", "q1"))
+    shutil.rmtree(world.state())
+    assert world.join_with_a_crash("batch.before_run")
+    world.put_back(["lake"])
+    world.join(callbacks=Callbacks(should_stop=gives_up()))
+    assert world.ledgers.register.epochs == {"east": 3}
+    world.must_be_sound([*JOINED, "e1"])
+
+
+@pytest.mark.parametrize("fenced", ["dead_letters", "left_out"])
+def test_an_epoch_that_others_have_half_fenced_is_ended_by_its_own_process(
+    world: Copied, fenced: TableName
+) -> None:
+    """Others fence the joined rows last, and may die before. Broken variant: each try conflicts, for ever."""
+    lake = world.pipeline.datacenters["east"].lake
+    world.log("east", "clicks", "no record at all\n")
+    world.join()
+    OutputTable(lake, "left_out").create(world.pipeline.name, "east")
+    OutputTable(lake, fenced).fence(app_id("east", "1", fenced))
+    world.clicks(("e1", "q1"))
+    world.log("east", "clicks", "no record either\n")
+    world.join(callbacks=Callbacks(should_stop=gives_up()))
+    assert world.ledgers.register.epochs == {"east": 2 if fenced == "dead_letters" else 1}
+    world.must_be_sound([*JOINED, "e1"])
+    assert len({row["raw"] for row in world.rows("dead_letters")}) == 2

@@ -74,7 +74,7 @@ from photon.state.waiting.reasons import backoff_us, together_us
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import LastCommit
+from photon.storage.tables import NOT_BEGUN, LastCommit
 from photon.tokens import Occurrence, PlanKey
 from tests.feed.made_steps import release
 from tests.unit.join_world import home_of
@@ -336,6 +336,11 @@ def test_any_other_state_begins_a_new_epoch(
 ) -> None:
     plan = None if open_batch is None else LastCommit(open_batch, "p")
     assert why_new_epoch("e", LastCommit(completed), plan, LastCommit(table_version), live) is not None
+
+
+def test_a_table_without_the_batch_0_of_an_epoch_begins_a_new_one() -> None:
+    why = why_new_epoch("e", LastCommit(0), None, NOT_BEGUN, live=True)
+    assert why == "the table knows nothing of epoch e, which had begun there: the lake was put back"
 
 
 @pytest.mark.parametrize("batch", [7, 8])

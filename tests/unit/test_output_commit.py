@@ -14,7 +14,7 @@ from photon.process.faults import watched
 from photon.storage.columns import fit
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile, write_rows
-from photon.storage.tables import FENCE_VERSION, CommitConflict, LastCommit, OutputTable, app_id
+from photon.storage.tables import FENCE_VERSION, NOT_BEGUN, CommitConflict, LastCommit, OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey, Token
 
 APP = app_id("east", "e")
@@ -100,12 +100,19 @@ def test_files_that_spell_a_new_column_differently_are_to_be_written_again_as_th
 
 
 def test_a_commit_names_the_plan_of_its_app_and_of_no_other(table: OutputTable) -> None:
-    assert table.last_commit(APP) == LastCommit(0)
+    assert table.last_commit(APP) == NOT_BEGUN
     table.commit([], APP, 1, 0, "first")
     table.commit([], APP, 2, 1, "second")
     for batch in range(1, 20):
         table.commit([], app_id("west", "e"), batch, batch - 1, "theirs")
     assert table.last_commit(APP) == LastCommit(2, "second")
+
+
+def test_an_epoch_commits_nothing_to_a_table_that_lacks_its_batch_0(table: OutputTable) -> None:
+    with pytest.raises(CommitConflict, match="it was put back"):
+        table.commit([], APP, 1, 0, has_begun=True)
+    table.commit([], APP, 0, 0)
+    table.commit([], APP, 1, 0, has_begun=True)
 
 
 def test_a_token_of_another_plan_has_no_row_though_its_batch_and_occurrence_have_one(

@@ -71,10 +71,10 @@ _commit_batch, _claim = Committing.commit_batch, ClaimingRounds._claim
 
 
 def _commit_none_without_rows(
-    self: Any, files: Any, app: str, batch: int, exactly_after: Any, plan_id: Any = None
+    self: Any, files: Any, app: str, batch: int, exactly_after: Any, plan_id: Any = None, **more: Any
 ) -> None:
     if files or not batch or self.name != "joined_events":
-        _commit(self, files, app, batch, None if batch else exactly_after, plan_id)
+        _commit(self, files, app, batch, None if batch else exactly_after, plan_id, **more)
 
 
 def _write_on_a_fresh_handle(self: Any, handle: Any, *what: Any) -> None:
