@@ -18,6 +18,7 @@ from photon.process.readable import counted
 # A join waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 # Batches fail one after the other: a new session of Spark, which may end that, takes half a minute.
+GOES_ON = "mend that, and it goes on by itself"
 FAILING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 
 
@@ -111,11 +112,24 @@ def _nobody(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
         level,
         f"{facts.datacenter}: nobody has run it for {span(seconds)}; {size(facts.unread_bytes)} of its logs "
         f"are unread{due}",
-        f"{_before_a_start(facts)}look whether its sensor is on; the sensor's last tick says why it starts "
-        f"no run, and the last run why it failed; {if_lost(facts.datacenter, pipeline)}",
+        f"{_before_a_start(facts)}{_to_start(facts, memory, pipeline)}; "
+        f"{if_lost(facts.datacenter, pipeline)}",
         "is not running",
         is_in_headline=True,
     )
+
+
+def _to_start(facts: Facts, memory: Memory, pipeline: Pipeline) -> str:
+    """How it runs again: as its last process was started. A watcher may be Dagster itself."""
+    last = facts.lease.lease
+    command = f"start it with photon join {pipeline.typed} -d {facts.datacenter}"
+    sensor = (
+        "look whether its sensor is on; the sensor's last tick says why it starts no run, and the last run "
+        "why it failed"
+    )
+    if last is not None and last.run:
+        return sensor
+    return command if last is not None and not memory.is_patient else f"{command}; under Dagster {sensor}"
 
 
 def _silent(level: Level, seconds: float, facts: Facts, pipeline: Pipeline) -> Verdict:
@@ -251,7 +265,7 @@ def judge_waiting(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
         level if level != "ok" else "warn",
         f"{facts.datacenter} has waited for {span(waited_us / MICROSECONDS)}, and joins nothing: "
         f"{facts.waits_for}",
-        "mend what is named, and it goes on by itself",
+        GOES_ON,
         "waits for what is unavailable",
         is_in_headline=True,
     )

@@ -6,6 +6,7 @@ verdict of `photon.health.judge`.
 
 from __future__ import annotations
 
+from photon.health.at_work import GOES_ON
 from photon.health.facts import Facts
 from photon.health.stages import PlannedWork, Stages
 from photon.health.status import DatacenterStatus
@@ -13,6 +14,7 @@ from photon.process.clock import MICROSECONDS
 from photon.process.pace import size, span
 from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
+from photon.storage.store_errors import TRIED_AGAIN
 
 
 def headline(one: DatacenterStatus, typed_file: str) -> str:
@@ -49,7 +51,8 @@ def headline(one: DatacenterStatus, typed_file: str) -> str:
             return f"{name} is SILENT: {silence}; {facts.what_ends_it or 'look at its log'}"
         case "waiting":
             waited = span(max(0, facts.now_us - facts.waits_since_us) / MICROSECONDS)
-            return f"{name} WAITS for {waited}: {facts.waits_for}; mend that, and it goes on by itself"
+            ends = "" if TRIED_AGAIN in facts.waits_for else f"; {GOES_ON}"
+            return f"{name} WAITS for {waited}: {facts.waits_for}{ends}"
         case "failing":
             return f"{name} FAILS: batch after batch, so it joins nothing; NEEDS YOU below says what to do"
         case "catching up":

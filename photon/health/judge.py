@@ -258,7 +258,7 @@ def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | Seq
         todo = "; ".join(dict.fromkeys(one["what_to_do"] for one in broken))
         todo = typed(todo, pipeline.file, facts.datacenter)
         todo += f". Then photon verify {pipeline.typed} --record says whether it is mended"
-        short = f"is broken by its newest verification ({facts.verified.kinds})"
+        short = f"breaks a promise, by its newest verification ({facts.verified.kinds})"
         return Verdict("error", f"{facts.datacenter}, verified at {at}: {kinds}", todo, short)
     level = level_after(facts.now_us - facts.verified.at_us, late)
     says = f"{facts.datacenter} was verified at {at}: nothing is missing, and nothing is there twice"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import UserError
+from photon.health.at_work import GOES_ON
 from photon.health.facts import Activity, Facts
 from photon.health.headline import headline
 from photon.health.memory import Memory
@@ -126,10 +127,18 @@ class Now:
 
 
 def told(one: DatacenterStatus, typed_file: str, offered: Offered) -> dict[str, Any]:
-    """A datacenter that was looked at. Who is at work is said as `photon status` does, with what to type."""
+    """A datacenter that was looked at. Who is at work is said as `photon status` does, with what to type.
+
+    That sentence says itself that a wait ends once its cause is mended.
+    """
     first = headline(one, typed_file)
     verdicts = {
-        promise: tuple(replace(each, says=first) if each.is_in_headline else each for each in found)
+        promise: tuple(
+            replace(each, says=first, remedy="" if each.remedy == GOES_ON else each.remedy)
+            if each.is_in_headline
+            else each
+            for each in found
+        )
         for promise, found in one.verdicts.items()
     }
     return {

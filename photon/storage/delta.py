@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 from photon.errors import UserError
 from photon.pipeline.location import Location
 from photon.storage.store import store_of
-from photon.storage.store_errors import StoreUnavailable, disk_remedy, is_refusal, reason_of
+from photon.storage.store_errors import TRIED_AGAIN, StoreUnavailable, disk_remedy, is_refusal, reason_of
 from photon.storage.table_features import (
     Expected,
     TableDescription,
@@ -25,7 +25,7 @@ from photon.storage.table_features import (
 )
 
 LOG_FOLDER = "_delta_log"
-MAKE_WRITABLE = "make it writable, it is tried again"
+MAKE_WRITABLE = f"make it writable, {TRIED_AGAIN}"
 _ENTRY = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
 # How delta-rs refuses to open a table.
 _UNSUPPORTED = re.compile(
@@ -70,7 +70,7 @@ def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
         if found := disk_remedy(error):
             said += f"; {found}"
         elif remedy:
-            said += f"; {'it is tried again' if isinstance(error, StoreUnavailable) else remedy}"
+            said += f"; {TRIED_AGAIN if isinstance(error, StoreUnavailable) else remedy}"
         if is_refusal(error):  # the store's own words have the key's id and what was signed
             raise LakeForbidden(said) from None
         raise LakeUnavailable(said) from error

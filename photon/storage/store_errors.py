@@ -30,6 +30,7 @@ _CAUSE = "\u21b3"  # obstore's, before each cause of the line above it
 # Rust's way to say what the operating system answered; obstore puts it into its last cause.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 REASON_CHARACTERS = 1_000
+TRIED_AGAIN = "it is tried again"  # ends a message: who mends the cause has nothing else to do
 # Remedies for a disk, by the operating system's answer.
 DISK_REMEDIES = {
     errno.ENOSPC: "make room on its disk",

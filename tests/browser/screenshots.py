@@ -92,7 +92,7 @@ def page_now(page: Page, drill: Drill) -> None:
     time.sleep(UNDISTURBED_SECONDS)
     page.set_viewport_size(PAGE_NOW)
     page.goto("/#/now")
-    expect(page.get_by_role("region", name="What happened")).to_contain_text("west runs again")
+    expect(page.get_by_role("region", name="What happened")).to_contain_text("west resumed")
     expect(page.locator("#headline")).to_contain_text("All is well")
 
 

@@ -115,6 +115,16 @@ def test_a_datacenter_that_cannot_be_asked_says_why_and_shows_no_number(
         expect(page.locator("#headline")).to_have_attribute("data-level", "error")
 
 
+def test_what_keeps_the_registry_from_answering_is_said_once(browser: Browser, canned: Canned) -> None:
+    says = "process 7 is stopped: kill -CONT 7 has it go on"
+    broken = verdict("endpoints_up", "error", says, commands=["kill -CONT 7"])
+    canned.now["registry"] = {"says": says, "verdicts": [broken]}
+    with looking(browser, canned) as page:
+        registry = page.get_by_role("article", name="Registry")
+        registry.get_by_role("button", name="Copy kill -CONT 7").wait_for()
+        assert registry.inner_text().count("has it go on") == 1
+
+
 def test_a_server_that_is_gone_is_said_at_once_and_old_numbers_are_greyed(browser: Browser) -> None:
     canned = Canned()
     with serving(canned):

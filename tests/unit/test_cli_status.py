@@ -108,7 +108,7 @@ def test_a_check_of_the_status_fails_while_the_newest_verification_says_that_row
     done = photon("status", pipeline_file, "--check")
     assert done.exit_code == 1
     first, *others = done.stdout.splitlines()
-    assert first.endswith("needs somebody: east is broken by its newest verification (3 missing)")
+    assert first.endswith("needs somebody: east breaks a promise, by its newest verification (3 missing)")
     (todo,) = (line for line in others if "NEEDS YOU: verified at 1970-01-01" in line)
     assert f"What to do: photon recover {pipeline_file}" in todo
     assert f"Then photon verify {pipeline_file} --record" in todo

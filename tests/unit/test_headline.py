@@ -85,6 +85,10 @@ GIBS = 3 * 2**30
             "east WAITS for 3 min: lake: no space; mend that, and it goes on by itself",
         ),
         (
+            {"waits_for": "lake: no space; make it writable, it is tried again"},
+            "east WAITS for 3 min: lake: no space; make it writable, it is tried again",
+        ),
+        (
             {"failed_tries": 3},
             "east FAILS: batch after batch, so it joins nothing; NEEDS YOU below says what to do",
         ),

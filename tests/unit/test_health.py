@@ -83,6 +83,18 @@ def test_work_that_nobody_does_is_a_warning_and_then_an_error(
         assert "sensor" in verdict.remedy
 
 
+@pytest.mark.parametrize(
+    ("run", "told", "untold"), [("", "photon join", "sensor"), ("run-1", "sensor", "photon join")]
+)
+def test_a_datacenter_is_started_again_as_it_was_started(
+    pipeline: Pipeline, run: str, told: str, untold: str
+) -> None:
+    look = facts(0, lease=LeaseStatus(replace(SEEN, run=run, idle_seen="other")))
+    remedy = judge(look, Memory.of_one_look(look), pipeline)["works"].remedy
+    assert told in remedy
+    assert untold not in remedy
+
+
 def test_a_run_that_starts_has_its_time(pipeline: Pipeline) -> None:
     start_seconds = START_SECONDS
     looks = [facts(seconds, is_starting=True, **WORK) for seconds in (0, start_seconds - 1, start_seconds)]
@@ -438,7 +450,10 @@ def test_what_verification_found_is_told_with_its_remedy(pipeline: Pipeline) -> 
         "what_to_do": "photon recover PIPELINE",
     }
     verdict = verdicts(pipeline, facts(verified=report(1, broken)))["verified"]
-    assert (verdict.level, verdict.in_short) == ("error", "is broken by its newest verification (3 missing)")
+    assert (verdict.level, verdict.in_short) == (
+        "error",
+        "breaks a promise, by its newest verification (3 missing)",
+    )
     assert "3 events are missing" in verdict.says
     assert verdict.remedy.startswith(f"photon recover {pipeline.file}. Then photon verify {pipeline.file}")
 

@@ -3,15 +3,15 @@
 export const KINDS = {
   killed: { glyph: "✕", words: "killed" },
   hold: { glyph: "‖", words: "on hold", hatch: "lines" },
-  resume: { glyph: "▸", words: "runs again" },
+  resume: { glyph: "▸", words: "resumed" },
   waits: { glyph: "…", words: "waits", hatch: "dots" },
   "new epoch": { glyph: "◆", words: "new epoch" },
   retired: { glyph: "■", words: "retired" },
   rebuild: { glyph: "↻", words: "rebuild" },
   reshard: { glyph: "⇄", words: "reshard" },
   refill: { glyph: "⤓", words: "refill" },
-  recovered: { glyph: "✚", words: "recovered" },
-  verification: { glyph: "!", words: "verification is broken" },
+  recovered: { glyph: "✚", words: "recovery ordered" },
+  verification: { glyph: "!", words: "breaks a promise" },
   release: { glyph: "▴", words: "release" },
 };
 

@@ -147,7 +147,7 @@ function registryCard({ says, verdicts }) {
   const [glyph, words] = LEVEL_WORDS[LEVELS[worst]];
   return el("article", { class: "card registry", "aria-labelledby": "registry", "data-key": "registry" },
     el("header", {}, el("h2", { id: "registry" }, "Registry"),
-      el("p", {}, el("span", { class: "glyph", "aria-hidden": "true" }, `${glyph} `), unseen(`${words}: `), says)),
+      el("p", {}, el("span", { class: "glyph", "aria-hidden": "true" }, `${glyph} `), broken.length ? words : [unseen(`${words}: `), says])),
     verdictList(broken),
   );
 }
