@@ -254,7 +254,8 @@ def _orders(facts: Facts, pipeline: Pipeline) -> Verdict | None:
 
 def judge_waiting(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     """A process that waits gives signs of life, and joins nothing."""
-    well = Verdict("ok", f"{facts.datacenter} waits long for nothing that is unavailable")
+    needs = "its lake, logs, disk, registry or a worker"
+    well = Verdict("ok", f"{facts.datacenter} does not wait long for {needs}")
     if not facts.waits_for:
         return well
     waited_us = max(0, facts.now_us - facts.waits_since_us)

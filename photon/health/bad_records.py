@@ -99,7 +99,7 @@ def judge_share(facts: Facts, pipeline: Pipeline, kind: Kind, bounds: Shares, re
     worse, datacenter = worse_share(facts, kind, bounds), facts.datacenter
     level = worse.level(bounds)
     if level == "ok":
-        return Verdict("ok", f"{datacenter}: few of its {kind.what}")
+        return Verdict("ok", f"{datacenter}: few or no {kind.what}")
     said = worse.says(kind.what)
     known = f"if nothing is to be done about them: photon acknowledge {pipeline.typed} {datacenter}"
     says = f"{datacenter}: {said} ({worse.value:.2%})"

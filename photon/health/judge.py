@@ -187,7 +187,7 @@ def _nothing_lost(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     """An error for as long as it is neither repaired nor acknowledged: nothing else ends a loss."""
     lost = facts.lost
     if not lost:
-        return Verdict("ok", f"{facts.datacenter} has lost nothing that nobody knows of")
+        return Verdict("ok", f"{facts.datacenter} has lost nothing, or all of it is acknowledged")
     said = (
         [f"{counted(lost.bytes, 'byte', 'were')} not read of log files that went away"] if lost.bytes else []
     )

@@ -83,7 +83,8 @@ def _verified(facts: Facts, pipeline: Pipeline) -> tuple[Measure, ...]:
     if facts.verified is None:
         return ()
     late, broken = late_after(pipeline.verification.cron), facts.verified.report["violations"]
-    age_seconds = (facts.now_us - facts.verified.at_us) / MICROSECONDS
+    # Another machine's clock, or one that is set in between, may be ahead.
+    age_seconds = max(0, facts.now_us - facts.verified.at_us) / MICROSECONDS
     return (
         Measure("violations", sum(one["count"] for one in broken), error=1),
         _between("age_seconds", age_seconds, late),

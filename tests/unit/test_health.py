@@ -432,6 +432,11 @@ def test_each_verdict_has_the_numbers_that_it_goes_by(pipeline: Pipeline) -> Non
     assert numbers.keys() == PROMISES.keys()
 
 
+def test_a_verification_by_a_clock_that_is_ahead_is_of_now(pipeline: Pipeline) -> None:
+    (_, age) = verdicts(pipeline, facts(verified=report(-0.3 / 3_600)))["verified"].measures
+    assert (age.name, age.value) == ("age_seconds", 0)
+
+
 def test_a_number_is_a_warning_and_an_error_from_its_thresholds_on(pipeline: Pipeline) -> None:
     for seconds in (59, 60, 599, 600):
         looks = [facts(0, GIB - 1), facts(seconds, GIB - 1, lag=1e9)]
