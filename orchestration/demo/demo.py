@@ -23,12 +23,14 @@ from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import Generator, generating
 from orchestration.demo.view import as_line, recent_p90_seconds, say
 from photon.dispatcher.shift.lease import holder_of, lease_status_of
+from photon.dispatcher.shift.people import Decisions, decisions_seen
 from photon.errors import UserError
 from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.operating_system import handled_by
 from photon.process.readable import counted
+from photon.registry.opening import close_registries
 from photon.verification.stored_reports import StoredReport, newest
 
 LONGEST_SECONDS = 540.0  # all phases of a demo at their bounds; its traffic is stopped long before
@@ -234,12 +236,23 @@ class Demo:
         now_us = self.clock.now_us()
         if now_us - self._looked_us >= LOOK_SECONDS * MICROSECONDS:
             self._looked_us = now_us
-            names = self.pipeline.datacenters
-            self._datacenters = {name: status_of(self.pipeline, name, self.clock) for name in names}
+            names, decisions = self.pipeline.datacenters, self._decisions()
+            self._datacenters = {
+                name: status_of(self.pipeline, name, self.clock, decisions) for name in names
+            }
             self._verified = self._has_verified()
         return Facts(
             now_us, began_us, self._datacenters, dict(self._newest_row_us), self.kill, self._verified
         )
+
+    def _decisions(self) -> Decisions:
+        """Return people's decisions, asked for only where nobody runs a datacenter: they may say why."""
+        if all(holder_of(place.state) for place in self.pipeline.datacenters.values()):
+            return Decisions()
+        try:
+            return decisions_seen(self.pipeline)
+        finally:
+            close_registries()  # only a look: a local registry's server may end
 
     def _show(self, facts: Facts) -> None:
         if facts.now_us - self._shown_us >= SHOW_SECONDS * MICROSECONDS:

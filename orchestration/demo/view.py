@@ -42,6 +42,8 @@ def doing(datacenter: str, seen: DatacenterStatus, facts: Facts) -> str:
     kill = facts.kill
     is_killed = kill is not None and kill.datacenter == datacenter and not facts.has_joined_since(kill)
     if seen.facts.process is None:
+        if seen.facts.decision is not None:
+            return seen.facts.decision  # people have said so: no shift comes
         if is_killed:
             return "killed; its next shift has to come"
         if is_idle(seen) and seen.facts.state.completed:

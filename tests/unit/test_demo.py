@@ -20,6 +20,7 @@ from orchestration.demo.summary import Course, Summary
 from orchestration.demo.view import as_line, doing, recent_p90_seconds
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.lease import Lease, LeaseStatus
+from photon.dispatcher.shift.people import Decisions
 from photon.health.facts import Facts as DatacenterFacts
 from photon.health.status import DatacenterStatus, LogStatus
 from photon.pipeline.file import load_pipeline
@@ -31,6 +32,8 @@ from photon.verification.stored_reports import StoredReport
 
 READ = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=0)
 UNREAD = LogStatus(files=3, gone_files=0, read_bytes=100, backlog_bytes=7)
+UNDECIDED = Decisions()
+HELD = Decisions(on_hold=frozenset({"east"}))
 KILL = Kill("west", at_us=60_000_000, gone_us=60_100_000)
 
 
@@ -38,14 +41,19 @@ CLASSES = {"joined": 1_234, "joined_elsewhere": 99, "unjoinable": 2, "dead_lette
 
 
 def datacenter(
-    *, is_run: bool = True, beat_us: int = 0, state: dict[str, object] | None = None, **details: Any
+    *,
+    is_run: bool = True,
+    beat_us: int = 0,
+    state: dict[str, object] | None = None,
+    decisions: Decisions = UNDECIDED,
+    **details: Any,
 ) -> DatacenterStatus:
     """A datacenter that has read everything and runs."""
     values: dict[str, object] = {"epoch": "e", "completed": 7, "counts": Counts(classes=CLASSES)}  # type: ignore[arg-type]
     view = StateView(**(values | (state or {})))  # type: ignore[arg-type]
     growth = Growth(LogSize(3, 100, 0), LogSize(3, 100, 0), "", view, 0.52)
     lease = LeaseStatus(Lease(12, "host", "0123456789ab", 0), is_run, beat_us)
-    found = DatacenterFacts("east", 0, growth, lease)
+    found = DatacenterFacts("east", 0, growth, lease, decisions=decisions)
     return DatacenterStatus(found, {}, **({"primary": READ, "foreign": READ} | details))
 
 
@@ -140,6 +148,7 @@ def test_a_row_says_who_runs_a_datacenter_and_how_far_it_is() -> None:
         (datacenter(is_run=False, state={"completed": 0}), None, 0, "waits for its first shift"),
         (datacenter(is_run=False), None, 1, "nothing to do: no shift"),
         (datacenter(is_run=False, foreign=UNREAD), None, 1, "work is there: a shift has to come"),
+        (datacenter(is_run=False, foreign=UNREAD, decisions=HELD), None, 1, "on hold"),
         (datacenter(is_run=False), KILL, KILL.gone_us, "killed; its next shift has to come"),
         (datacenter(foreign=UNREAD), KILL, 1, "a new shift takes up what the killed one left"),
         (datacenter(foreign=UNREAD), KILL, KILL.gone_us + 1, "joins"),
