@@ -104,7 +104,7 @@ def test_it_names_the_file_and_the_bytes_from_where_on_the_copy_lacks(
     assert of_clicks.event_id == f"c{CUT}"
     own_bytes = (logs / "west/clicks/a.jsonl").stat().st_size
     assert f"the copy of west has a file of this name that ends at byte {own_bytes}" in of_clicks.detail
-    assert of_clicks.detail.startswith(f"{CLICKS - CUT} events of 2023-11-14T")
+    assert of_clicks.detail.startswith(f"{CLICKS - CUT} events of 2023-11-14 ")
     assert "queries/a.jsonl" in of_queries.where
 
 
