@@ -411,9 +411,9 @@ def test_a_majority_that_is_silent_neither_keeps_nor_tells_signs_of_life(n: int)
     memory = Memory(n)
     client = memory.client()
     memory.take_down(n // 2 + 1)
-    with pytest.raises(RegistryUnavailable, match="too few stores answer for signs of life"):
+    with pytest.raises(RegistryUnavailable, match="too few stores of the registry answer for signs of life"):
         client.beat(Epoch("east", 1), 1)
-    with pytest.raises(RegistryUnavailable, match="too few stores answer for signs of life"):
+    with pytest.raises(RegistryUnavailable, match="too few stores of the registry answer for signs of life"):
         client.beats([Epoch("east", 1)])
 
 

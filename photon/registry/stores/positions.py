@@ -123,7 +123,9 @@ class StorePositions:
         for some in replies:
             if count_answers(some) < wanted:
                 self.register.read_once(deadline)  # who slept through repairs learns whom to ask next time
-                raise RegistryUnavailable(f"too few stores answer for signs of life: {reason_of(some)}")
+                raise RegistryUnavailable(
+                    f"too few stores of the registry answer for signs of life: {reason_of(some)}"
+                )
         return [[one for one in some if not isinstance(one, NoReply)] for some in replies]
 
     def close(self) -> None:
@@ -329,7 +331,9 @@ class _Read:
     def problem(self, slots: Sequence[int]) -> RegistryUnavailable:
         """Why there is no answer of these stores, all that are in use."""
         if self.walk.ending != "lacking":
-            return RegistryUnavailable(f"too few stores answer for position {self.next}: {self.reason}")
+            return RegistryUnavailable(
+                f"too few stores of the registry answer for position {self.next}: {self.reason}"
+            )
         said = f"no store that answers has the right copy of position {self.next}, which is decided"
         pages = (self.pages.get(slot) for slot in slots)
         tell_of_it = all(page is not None and page.at(self.next.position) is not None for page in pages)
