@@ -11,7 +11,7 @@ import click
 
 from photon.cli.commands import command_named
 
-# What they take away, or take for lost, does not come back: a person types them, and thinks.
+# These take something away, or take it for lost, for good: a person types them, and thinks.
 FINAL = ("acknowledge", "retire", "registry gc", "registry init", "registry repair")
 MOST_WORDS = 16  # of a command
 _BEGIN = re.compile(r"(?<![\w/.-])photon (?=[a-z])")

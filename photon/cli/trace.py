@@ -141,13 +141,13 @@ def _datacenter(one: DatacenterTrace) -> list[str]:
 
 
 def _past(past: Past) -> list[str]:
-    from photon.tracing.past import NOT_KNOWN
+    from photon.tracing.past import NOT_KNOWN, at_time
     from photon.tracing.report import moment
 
     lines = []
     for row in past.gone:
-        when = "" if row.removed_us is None else f" at {moment(row.removed_us)}"
-        lines.append(f"row gone     {row.joined}; taken out by {row.removed}{when}; still in {row.file}")
+        taken_out = f"{row.removed}{at_time(row.removed_us)}"
+        lines.append(f"row gone     {row.joined}; taken out by {taken_out}; still in {row.file}")
     if not past.is_known:
         lines.append(f"row gone     {NOT_KNOWN}")
     for one in past.told:

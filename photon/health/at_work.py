@@ -17,8 +17,8 @@ from photon.process.readable import counted
 
 # A join waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
-# Batches fail one after the other: a new session of Spark, which may end that, takes half a minute.
 GOES_ON = "mend that, and it goes on by itself"
+# Batches fail one after the other: a new session of Spark, which may end that, takes half a minute.
 FAILING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 
 

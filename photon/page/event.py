@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from photon.page.asking import InTurn
@@ -11,6 +11,7 @@ from photon.page.now import Offered
 from photon.page.refusals import BadRequest
 from photon.page.registry import RegistrySeen
 from photon.pipeline.file import Pipeline
+from photon.process.clock import in_us
 from photon.process.readable import counted
 from photon.state.waiting.reasons import WHY
 from photon.tracing.past import NOT_KNOWN, Past
@@ -26,7 +27,6 @@ from photon.tracing.trace import trace
 MOST_ID_BYTES = 4_096
 TRACE_SECONDS = 30.0  # logs are searched to their ends; a terminal waits longer
 WAIT_SECONDS = 5.0  # for the trace before
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Moment = dict[str, Any]
 
@@ -74,7 +74,7 @@ def in_order(moments: list[Moment]) -> list[Moment]:
 
 
 def _moment(at: object, kind: str, says: str) -> Moment:
-    at_us = (at - _EPOCH) // timedelta(microseconds=1) if isinstance(at, datetime) else at
+    at_us = in_us(at) if isinstance(at, datetime) else at
     return {"at_us": at_us, "kind": kind, "says": says}
 
 

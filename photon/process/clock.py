@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 MICROSECONDS = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A time further ahead of this machine's clock than this is wrong, or waits (protocol C6, L13): NTP keeps
 # clocks within a second, and one that is set by hand within a few minutes.
 CLOCK_TOLERANCE_US = 5 * 60 * MICROSECONDS
@@ -46,6 +47,11 @@ def moment_of(text: str) -> datetime:
     """A time as people write it, of UTC unless it has a zone. ValueError."""
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def in_us(value: datetime) -> int:
+    """A time with a zone, in microseconds since 1970 UTC."""
+    return (value - _EPOCH) // timedelta(microseconds=1)
 
 
 def in_utc(time_us: int, timespec: str = "microseconds") -> str:

@@ -241,17 +241,19 @@ class OutputTable:
 
     def knows(self, app: str) -> bool:
         """Whether `app` has ever committed, or was fenced. LakeUnavailable."""
-        handle = self.load()
+        return self._is_known(self.load(), app)
+
+    def _is_known(self, handle: DeltaTable, app: str) -> bool:
         with self.reading():
             return handle.transaction_version(app) is not None
 
     def last_commit(self, app: str) -> LastCommit:
         """The last batch that `app` committed, with its plan; `NOT_BEGUN` before it. LakeUnavailable."""
         handle = self.load()
+        if not self._is_known(handle, app):
+            return NOT_BEGUN
         batch = self.version_in(handle, app)
         with self.reading():
-            if handle.transaction_version(app) is None:
-                return NOT_BEGUN
             for commit in islice(commits(self.folder, handle.version()), COMMITS_READ if batch else 0):
                 if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
                     return LastCommit(batch, commit.get(PLAN_METADATA))
@@ -279,9 +281,8 @@ class OutputTable:
         version = self.version_in(handle, app)
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, which must be below {batch}")
-        with self.reading():
-            if has_begun and handle.transaction_version(app) is None:
-                raise CommitConflict(f"{self.folder} knows nothing of {app}: it was put back")
+        if has_begun and not self._is_known(handle, app):
+            raise CommitConflict(f"{self.folder} knows nothing of {app}: it was put back")
         self._write(handle, files, app, batch, plan_id)
 
     def commit_missing(self, files: Sequence[OutputFile], datacenter: str, plan: PlanKey) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from photon.process.clock import in_utc
 from photon.verification.report import MEANINGS, WITHOUT_ROWS, FindingKind
 
 NOT_KNOWN = "Whether and when a row of it went is not known any more: what leaves a table is kept for a week"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class GoneRow:
     @property
     def joined(self) -> str:
         version = "" if self.version is None else f", committed in version {self.version}"
-        when = "" if self.joined_us is None else f", joined{_at(self.joined_us)}"
+        when = "" if self.joined_us is None else f", joined{at_time(self.joined_us)}"
         return f"batch {self.batch} of epoch {self.epoch}{when}{version}"
 
     @property
@@ -95,10 +93,10 @@ class Past:
     def sentences(self) -> list[str]:
         """Sentences for the verdict."""
         said = [
-            f"A row of {row.joined}, went{_at(row.removed_us)}: {row.removed}." for row in self.gone[::-1]
+            f"A row of {row.joined}, went{at_time(row.removed_us)}: {row.removed}." for row in self.gone[::-1]
         ]
         missing = [one for one in self.told if one.kind in WITHOUT_ROWS]
-        said += [f"A verification found it missing{_at(one.first_us)}." for one in missing]
+        said += [f"A verification found it missing{at_time(one.first_us)}." for one in missing]
         said += [] if self.is_known else [f"{NOT_KNOWN}."]
         batches = sorted({one.batch for one in self.taken_up})
         return said + [f"A work order had it looked at again after batch {batch}." for batch in batches]
@@ -112,10 +110,6 @@ def first_and_last(named: Sequence[tuple[FindingKind, int]]) -> list[Told]:
     return [Told(kind, min(at), max(at)) for kind, at in times.items()]
 
 
-def in_us(value: datetime) -> int:
-    """A time of a table in microseconds since 1970 UTC."""
-    return (value - _EPOCH) // timedelta(microseconds=1)
-
-
-def _at(time_us: int | None) -> str:
+def at_time(time_us: int | None) -> str:
+    """The end of a sentence that tells when; empty where nobody knows."""
     return "" if time_us is None else f" at {in_utc(time_us, 'milliseconds')}"

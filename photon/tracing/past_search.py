@@ -14,18 +14,19 @@ import pyarrow.dataset as ds
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.clock import in_us
 from photon.storage.archived_log import LogEntries, info_of
 from photon.storage.columns import text
 from photon.storage.store import store_of
 from photon.storage.tables import APP_METADATA, PLAN_METADATA, OutputTable
-from photon.tracing.past import GoneRow, Told, first_and_last, in_us
+from photon.tracing.past import GoneRow, Told, first_and_last
 from photon.verification.case_pages import has_event
 from photon.verification.report import FindingKind
 from photon.verification.stored_reports import REPORTS
 
 # A day of a commit each second; a trace of what went before tells that nobody knows.
 MOST_COMMITS = 100_000
-# Of a data file, whoever wrote it with which types of text; what it lacks is null.
+# Data files are read with these columns, whatever types of text their writers took. A missing one is null.
 _ROW = pa.schema(
     [
         ("_event_id", pa.string()),

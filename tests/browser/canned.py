@@ -28,7 +28,6 @@ HELD = range(220, 260)  # of west
 OUTAGE = range(150, 163)  # of the registry: both wait
 
 Json = dict[str, Any]
-REMEDY = "photon recover pipeline.yaml -d west; docs/runbook.md#verified"
 
 
 def verdict(promise: str, level: str, says: str, remedy: str = "", commands: Sequence[str] = ()) -> Json:
@@ -159,7 +158,7 @@ def strip(*states: tuple[float, str]) -> list[Json]:
 
 
 def budget(*bad: int) -> Json:
-    """An error budget of 40 bad minutes, of which so many were used at each step."""
+    """An error budget that allows 40 bad minutes. `bad` counts those until each step."""
     shares = [1 - used / 40 for used in bad]
     return {"share_left": shares[-1], "shares": shares, "says": f"{bad[-1]} bad minutes in 28 days, of 40"}
 

@@ -115,7 +115,7 @@ def test_a_lake_that_can_not_be_read_is_named_and_the_state_tells_the_last_hour(
 
 
 def judged(world: World, datacenter: str, bad: int) -> None:
-    """An hour of minutes, the first of which were bad."""
+    """Judge an hour. Its first minutes were bad."""
     first_us = world.clock.now_us() - HOUR_US
     rows = [
         {"minute": first_us + number * MINUTE_US, "joinable": 10, "readable": 0 if number < bad else 10}

@@ -257,7 +257,7 @@ class PointsRecorder:
 
     @property
     def _kept_by(self) -> str:
-        """What keeps the shift from joining: it waits for it, or each try fails on it."""
+        """Name the cause for which the shift joins nothing: it waits, or each try fails."""
         return self._waits_for or (self._fails_because if self._failed_tries >= FAILING_TRIES else "")
 
     @property
