@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from photon.adapters import DATE_COLUMN
-from photon.storage.store import Store
+from photon.storage.store import LEADS_OUT, OutsideFolder, Store
 
 _COLUMNS = {
     "path": pa.string(),
@@ -60,8 +60,10 @@ class DataFiles:
     """All data files of one version of a table."""
 
     def __init__(self, handle: DeltaTable) -> None:
-        """DeltaError."""
+        """DeltaError, OutsideFolder."""
         found = pa.table(handle.get_add_actions(flatten=True))
+        for path in found["path"].filter(pc.match_substring_regex(found["path"], LEADS_OUT)).to_pylist():
+            raise OutsideFolder(handle.table_uri, path)
         columns = [
             found[name].cast(kind) if name in found.column_names else pa.nulls(found.num_rows, kind)
             for name, kind in _COLUMNS.items()

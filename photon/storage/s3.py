@@ -35,6 +35,7 @@ from obstore.store import S3Store as Client
 from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS
 from photon.storage.odd_keys import Answer, OddObjects, is_about_a_key, is_odd
+from photon.storage.store import OutsideFolder, is_inside
 from photon.storage.store_errors import REMEDIES, StoreUnavailable, is_refusal, is_without_bucket, reason_of
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class S3Store:
     def object(self, name: str) -> StoredObject | None:
         """The object of this name, if there is one."""
         try:
-            with self._errors(name):
+            with self._errors(name, any_key=True):
                 if is_odd(name):
                     return StoredObject.of_odd(name, self._odd.head(self._key(name)))
                 return StoredObject.of(obstore.head(self._client, name))
@@ -205,7 +206,7 @@ class S3Store:
 
         FileNotFoundError, OSError.
         """
-        with self._errors(name):
+        with self._errors(name, any_key=True):
             if is_odd(name):
                 data, answer = self._odd.read(self._key(name), start_bytes, end_bytes)
                 return data, StoredObject.of_odd(name, answer)
@@ -225,7 +226,7 @@ class S3Store:
 
     def remove(self, *names: str) -> None:
         if names:
-            with self._errors(names[0]):
+            with self._errors(next((name for name in names if not is_inside(name)), names[0])):
                 obstore.delete(self._client, list(names))
 
     def make(self) -> None:
@@ -246,8 +247,13 @@ class S3Store:
         return f"{self._folder.key}/{name}" if self._folder.key else name
 
     @contextmanager
-    def _errors(self, name: str) -> Iterator[None]:
-        """Raise what goes wrong with an object as OSError that says what was done to which one."""
+    def _errors(self, name: str, any_key: bool = False) -> Iterator[None]:
+        """Raise what goes wrong with an object as OSError that says what was done to which one.
+
+        `any_key`: a log's key, which no table or document gives, may look as if it led out.
+        """
+        if not (is_inside(name) or any_key):
+            raise OutsideFolder(self.url, name)
         try:
             yield
         except CredentialsMissing as error:

@@ -3,12 +3,15 @@
 Whatever reads and writes data files goes through a `Store`; Delta's own log goes through delta-rs. Both kinds
 promise the same: `create` never replaces an object, `put` shows it whole or not at all, and what `sync` was
 asked for outlasts a power cut.
+Names come from Delta's log and from documents, which others may have written. So a name that leads out of the
+folder is refused, whatever is to be done with it (`OutsideFolder`).
 Errors are OSError, and never tell credentials.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -21,11 +24,27 @@ import pyarrow as pa
 from photon.pipeline.location import Location
 from photon.storage.sync import make_folder, sync, write_synced
 
+LEADS_OUT = r"^/|://|\x00|(^|/)\.\.(/|$)"  # in a name: absolute, with a scheme, or climbing
 UNFINISHED = ".unfinished"  # ends the name of what `put` has not yet written to its end
 
 
+class OutsideFolder(OSError):
+    """A name leads out of its folder: it is absolute, climbs, or goes through a link. Nothing was done."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        super().__init__(
+            f"{folder}: the name {name!r} leads out of this folder, so nothing was read or removed; somebody"
+            " else than Photon wrote it: look who may write there, and put the folder back from a copy"
+        )
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name, as it is written, lies below the folder that it is joined to."""
+    return re.search(LEADS_OUT, name) is None
+
+
 class Store(Protocol):
-    """The objects of one folder, by name. A name may have slashes."""
+    """The objects of one folder, by name. A name may have slashes, and OutsideFolder refuses others."""
 
     @property
     def url(self) -> str:
@@ -106,25 +125,41 @@ class LocalStore:
     def url(self) -> str:
         return str(self._folder)
 
+    def _path(self, name: str) -> Path:
+        """Where an object is: below the folder, also after links on the way there are resolved."""
+        path = self._folder / name
+        if not is_inside(name):
+            raise OutsideFolder(self.url, name)
+        if "/" in name and not path.parent.resolve().is_relative_to(self._folder.resolve()):
+            raise OutsideFolder(self.url, name)
+        return path
+
+    def _readable(self, name: str) -> Path:
+        """The same for reading: neither is the object a link that leads out."""
+        path = self._path(name)
+        if path.is_symlink() and not path.resolve().is_relative_to(self._folder.resolve()):
+            raise OutsideFolder(self.url, name)
+        return path
+
     def size_bytes(self, name: str) -> int | None:
         try:
-            return (self._folder / name).stat().st_size
+            return self._path(name).stat().st_size
         except FileNotFoundError:
             return None
 
     def changed_us(self, name: str) -> int:
-        return (self._folder / name).stat().st_mtime_ns // 1_000
+        return self._path(name).stat().st_mtime_ns // 1_000
 
     def read(self, name: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
-        with (self._folder / name).open("rb") as file:
+        with self._readable(name).open("rb") as file:
             file.seek(start_bytes)
             return file.read() if end_bytes is None else file.read(end_bytes - start_bytes)
 
     def open(self, name: str) -> pa.NativeFile:
-        return pa.OSFile(str(self._folder / name))
+        return pa.OSFile(str(self._readable(name)))
 
     def create(self, name: str, write: Callable[[BinaryIO], None]) -> int:
-        target = self._folder / name
+        target = self._path(name)
         if is_nested := "/" in name:
             make_folder(target.parent)
         write_synced(target, write)
@@ -133,7 +168,7 @@ class LocalStore:
         return target.stat().st_size
 
     def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
-        target = self._folder / name
+        target = self._path(name)
         # Each writer has a name of its own: two that put the same object take nothing from each other.
         writer = f"{os.getpid()}-{threading.get_ident()}"
         unfinished = target.with_name(f"{target.name}.{writer}{UNFINISHED}")
@@ -161,19 +196,19 @@ class LocalStore:
         return found
 
     def remove(self, *names: str) -> None:
-        for name in names:
-            (self._folder / name).unlink(missing_ok=True)
+        for path in [self._path(name) for name in names]:
+            path.unlink(missing_ok=True)
 
     def remove_folder(self, name: str) -> None:
         with suppress(FileNotFoundError):
-            shutil.rmtree(self._folder / name)
+            shutil.rmtree(self._path(name))
 
     def make(self) -> None:
         make_folder(self._folder)
 
     def sync(self, *names: str) -> None:
         for name in names or ("",):
-            sync(self._folder / name)
+            sync(self._path(name))
 
 
 def content(data: bytes) -> Callable[[BinaryIO], None]:
