@@ -10,8 +10,11 @@ from collections.abc import Sequence
 PATIENCE_SECONDS = 60.0
 
 
-def shown_on_terminal(command: Sequence[str], **environment: str) -> str:
-    """Run a command with a terminal as standard error and a pipe as output; return the terminal's text."""
+def shown_on_terminal(command: Sequence[str], output_too: bool = False, **environment: str) -> str:
+    """Run a command with a terminal as standard error; return the terminal's text.
+
+    `output_too`: the terminal is its standard output as well, else that is a pipe.
+    """
     # The terminal of the person who runs the tests changes nothing.
     known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM", "COLUMNS")}
     known |= {"TERM": "xterm-256color", **environment}
@@ -29,7 +32,12 @@ def shown_on_terminal(command: Sequence[str], **environment: str) -> str:
     reading.start()
     try:
         subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=writer, env=known, timeout=PATIENCE_SECONDS, check=True
+            command,
+            stdout=writer if output_too else subprocess.PIPE,
+            stderr=writer,
+            env=known,
+            timeout=PATIENCE_SECONDS,
+            check=True,
         )
     finally:
         os.close(writer)

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from photon.errors import DEFECT, NOT_DONE
+from photon.process.readable import harmless
 
 INTERRUPTED, NOBODY_READS, TERMINATED = 130, 141, 143  # as a shell counts SIGINT, SIGPIPE and SIGTERM
 # A full disk or a lost terminal fails a print with one of these. Errors of opened files have a file name.
@@ -75,7 +76,7 @@ def in_order(ending: Ending) -> Iterator[None]:
             ending.has_printed = True
             why = f"{error.strerror}; what was done before stays done"
             fail(f"cannot write to standard output: {why}", NOT_DONE, ending)
-        traceback.print_exc()
+        sys.stderr.write(harmless(traceback.format_exc()))
         what = traceback.format_exception_only(error)[
             -1
         ].strip()  # some errors can't say themselves what it is
@@ -94,6 +95,11 @@ def is_redrawn() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
+def say(text: str, err: bool = False) -> None:
+    """Print lines for people. Keys and file names in them may hold what a terminal would obey."""
+    click.echo(harmless(text), err=err)
+
+
 def line_start() -> str:
     """The beginning of a line of standard error: clear progress, also that of another process."""
     return "\r\x1b[K" if is_redrawn() else ""
@@ -102,7 +108,7 @@ def line_start() -> str:
 def fail(message: str, status: int, ending: Ending | None = None) -> NoReturn:
     """End the command with one message; with --json it is the one object, too."""
     with _dropped_if_unwritable(sys.stderr):
-        click.echo(f"{line_start()}photon: {message}", err=True)
+        click.echo(f"{line_start()}photon: {harmless(message)}", err=True)
     with _dropped_if_unwritable(sys.stdout):
         _print_error(ending or current_ending(), message, status)
     sys.exit(status)

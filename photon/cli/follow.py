@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from photon.cli.ending import INTERRUPTED, TERMINATED, fail
-from photon.cli.output import expected_errors, log_to_stderr, pipeline_argument
+from photon.cli.output import expected_errors, log_to_stderr, pipeline_argument, standard_output
 from photon.process.operating_system import handled_by
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def follow(
         with sink_of(
             target,
             fed,
-            sys.stdout.buffer,
+            standard_output(),
             cursor_file=cursor,
             into=into,
             takes_changes=takes_changes,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from photon.cli.ending import fail
+from photon.cli.ending import fail, say
 from photon.cli.output import (
     dry_run_option,
     expected_errors,
@@ -190,9 +190,9 @@ def _guess(samples: tuple[Sample, Sample], answers: Answers) -> tuple[Guess, Ans
 
 def _asked(question: Question, answers: Answers) -> Answers:
     """The answers with those of a person to one question."""
-    click.echo(f"{question.why}.", err=True)
+    say(f"{question.why}.", err=True)
     for choice in question.choices:
-        click.echo(f"  likely: {question.said(choice)}", err=True)
+        say(f"  likely: {question.said(choice)}", err=True)
     likeliest = question.choices[0] if question.choices else (None,) * len(question.options)
     said = {
         option.removeprefix("--").replace("-", "_"): click.prompt(option, default=default, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import shlex
@@ -10,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from photon.cli.ending import Ending, current_ending, fail, is_redrawn, line_start
+from photon.cli.ending import Ending, current_ending, fail, is_redrawn, line_start, say
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 from photon.process.pace import seldom
+from photon.process.readable import harmless
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
@@ -82,7 +84,7 @@ NOTHING_CHANGED = "dry run, nothing was changed:"  # then comes what would be do
 
 def print_result(value: object, text: str, as_json: bool) -> None:
     """The result of a command: `value` as its one JSON object, or `text` for people."""
-    click.echo(json.dumps(value, indent=2, default=str) if as_json else text)
+    say(json.dumps(value, indent=2, default=str) if as_json else text)
     current_ending().has_printed = True
 
 
@@ -95,14 +97,42 @@ def print_outcome(value: Mapping[str, Any], lines: Iterable[str], dry_run: bool,
     print_result({"dry_run": dry_run, **value}, "\n".join(told), as_json)
 
 
+class TerminalBytes(io.RawIOBase):
+    """Standard output for bytes of users' data. It is a terminal, which obeys nothing in them."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return sys.stdout.fileno()
+
+    def write(self, data: Any) -> int:
+        sys.stdout.write(harmless(bytes(data).decode(errors="backslashreplace")))
+        return len(data)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def standard_output() -> BinaryIO:
+    """Standard output, for rows in the format that a program reads: as they are, unless people see them."""
+    return cast(BinaryIO, TerminalBytes()) if sys.stdout.isatty() else sys.stdout.buffer
+
+
+class LineFormatter(logging.Formatter):
+    """A log record as lines in which a terminal obeys nothing but their beginning."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return line_start() + harmless(super().format(record))
+
+
 def log_to_stderr() -> None:
     """Photon's log messages as plain lines on standard error.
 
     A terminal shows warnings only of the registry: hiccups of its endpoints are for a log.
     """
     handler = logging.StreamHandler(sys.stderr)
-    line = f"{line_start()}%(asctime)s %(levelname)s %(message)s"
-    handler.setFormatter(logging.Formatter(line, "%H:%M:%S"))
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("photon")
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
@@ -130,7 +160,7 @@ def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterato
         with console.status("") as status:
 
             def show(text: str) -> None:
-                line = Text(f"{text} ...")
+                line = Text(harmless(f"{text} ..."))
                 # One line whatever its length, beside the spinner: a log line clears one.
                 line.truncate(console.width - 2, overflow="ellipsis")
                 status.update(line)

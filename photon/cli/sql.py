@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_file_of
+from photon.cli.ending import say
+from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_file_of, standard_output
 from photon.errors import UserError, WrongUsage
 from photon.process.clock import moment_of
 from photon.storage.sync import sync as sync_to_disk
@@ -211,9 +213,12 @@ class Session:
         with ended_by_ctrl_c(self.connection):
             rows = self._rows_of(query)
             if self.form == "table" and query.type.name == "EXPLAIN":
-                click.echo("\n".join(row[-1] for row in rows.fetchall()))
+                say("\n".join(row[-1] for row in rows.fetchall()))
             elif self.form == "table":
-                rows.show(max_rows=MOST_ROWS, max_width=shutil.get_terminal_size(NO_SCREEN).columns)
+                with io.StringIO() as shown:
+                    with redirect_stdout(shown):
+                        rows.show(max_rows=MOST_ROWS, max_width=shutil.get_terminal_size(NO_SCREEN).columns)
+                    say(shown.getvalue().removesuffix("\n"))
             else:
                 if self.form == "parquet":
                     rows = with_exact_integers(rows)
@@ -224,8 +229,8 @@ class Session:
             nan_as_text(self.file)
         if self.form != "table" and self.prints:
             with self.file.open("rb") as made:
-                shutil.copyfileobj(made, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
+                shutil.copyfileobj(made, out := standard_output())
+            out.flush()
 
     def _rows_of(self, query: Statement) -> DuckDBPyRelation:
         import duckdb
@@ -338,6 +343,6 @@ def prompt(answer: Callable[[str], None]) -> None:
             return
         except KeyboardInterrupt:
             said = ""
-            click.echo("photon: interrupted", err=True)
+            say("photon: interrupted", err=True)
         except UserError as error:
-            click.echo(f"photon: {error}", err=True)
+            say(f"photon: {error}", err=True)

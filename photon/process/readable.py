@@ -22,6 +22,15 @@ def readable(text: str | bytes) -> str:
     )
 
 
+# A terminal obeys C0 and C1, and turns text around at marks of direction; lone surrogates can't be written.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    r"""Text of several lines in which a terminal obeys nothing: `\x1b` stands for such a character."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 # Other verbs end with an s: one event waits.
 _OF_ONE = {"are": "is", "have": "has", "were": "was", "would be": "would be", "go": "goes", "": ""}
 
