@@ -26,6 +26,7 @@ from photon.pipeline.remembered import remembered_settings
 from photon.process.clock import Clock
 from photon.process.faults import fault_point
 from photon.process.machine import Machine
+from photon.process.operating_system import private_folder
 from photon.registry.entry import Epoch
 from photon.registry.epochs import begin_epoch, end_epochs, is_live
 from photon.registry.errors import OtherTable
@@ -264,7 +265,7 @@ class _NewEpoch:
     def _stored(self, epoch: str, follows: bool, reads_all: bool) -> DispatcherState:
         """The state, on the disk. `reads_all`: also where it would read from now."""
         place, pipeline = self.pipeline.datacenters[self.datacenter], self.pipeline
-        place.state.mkdir(parents=True, exist_ok=True)
+        private_folder(place.state)
         _rename_old_state(place.state)
         state = DispatcherState(place.state)
         skips_backlog = follows and pipeline.new_epoch_reads_from == "now" and not reads_all

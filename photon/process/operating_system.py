@@ -10,7 +10,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +19,9 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 STOPPED = ("T", "t")  # stopped by a signal, or by a debugger
 ON_DISK = "D"
 NICENESS = 10  # upkeep and rebuilds have it, so that joins go first
+PRIVATE_FILE = (
+    0o600  # the mode of what its user alone may read: state, index and waiting records have what logs have
+)
 
 
 def state_of(process: int) -> str:
@@ -77,11 +80,27 @@ class HeldByAnother(Exception):
         self.process = process
 
 
+def private_folder(folder: Path) -> Path:
+    """Make a folder that its user alone may look into; one that is there stays as it is. OSError."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def private_file(path: Path) -> None:
+    """Make an empty file that its user alone may read; one that is there stays as it is. OSError.
+
+    SQLite gives its write-ahead log the mode of its database.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+
+
 @contextmanager
 def held_alone(path: Path) -> Iterator[None]:
     """Hold a file, which then names this process; the kernel frees it at its end. HeldByAnother, OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+") as file:
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE), "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

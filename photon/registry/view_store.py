@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from photon.errors import FormatTooNew, UserError
 from photon.pipeline.location import Location
+from photon.process.operating_system import private_file, private_folder
 from photon.registry.entry import Claimant, Epoch, LedgerId, NumberedRelease
 from photon.registry.fold import LedgerState, Unclosed
 from photon.registry.holds import Run, RunFile
@@ -101,7 +102,7 @@ class ViewStore:
         self._replaced: set[str] = set()  # those that are listed no more, and may be in use
         self._view: View | None = None
         with self._told("read"):
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
             store_of(runs).make()
             self._db = self._connect()
 
@@ -180,6 +181,7 @@ class ViewStore:
             ) from error
 
     def _connect(self) -> sqlite3.Connection:
+        private_file(self.path)
         db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
         db.text_factory = lambda content: content.decode(errors="replace")  # checksums tell
         try:

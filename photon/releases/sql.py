@@ -7,7 +7,7 @@ A view of each day's files would have it bind 365 views a query, which takes a s
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,11 +24,14 @@ from photon.releases.file_system import ReleaseFileSystem
 from photon.releases.release import Release
 from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFile
+from photon.storage.local_copies import own_folder
 
 if TYPE_CHECKING:
     from photon.releases.files import ReleaseFiles
     from photon.releases.reading import OpenRelease
 
+MEMORY_SHARE = 0.5  # of the machine: joins beside a query need the rest, and DuckDB would take 80 %
+SPILLED_SHARE = 0.5  # of what is free on the disk of temporary files, where it would take 90 %
 VIEWS = ("joined", "unjoined", "unmatched", "dead_letters", "releases")
 # This connection reads the files of its views: no other file, no extension, nothing of Python's.
 CLOSED = {
@@ -123,10 +126,13 @@ def withdrawn_ids(opened: OpenRelease) -> pa.Array:
 
 
 def _in_memory() -> duckdb.DuckDBPyConnection:
-    """A connection that opens no file yet; what needs more memory goes to a folder for what is temporary."""
+    """A connection that opens no file yet; what needs more memory goes to a folder of this user alone."""
     connection = duckdb.connect(config={**CLOSED})
-    spilled = Path(tempfile.gettempdir(), f"photon-sql-{uuid.uuid4().hex}")
+    spilled = own_folder("sql") / uuid.uuid4().hex  # DuckDB makes it and removes it
+    most_bytes = int(shutil.disk_usage(spilled.parent).free * SPILLED_SHARE)
     connection.execute(f"SET temp_directory = {_text(str(spilled))}")
+    connection.execute(f"SET max_temp_directory_size = '{most_bytes} B'")
+    connection.execute(f"SET memory_limit = '{MEMORY_SHARE:.0%}'")
     return connection
 
 

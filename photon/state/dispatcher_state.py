@@ -20,6 +20,7 @@ import numpy as np
 from photon.event_store.segments import SegmentInfo
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, location_to_json
+from photon.process.operating_system import private_file, private_folder
 from photon.state.database import LEAST_BYTES, SCHEMA, STATE_FORMAT, StateReader, StateUnavailable, why_not
 from photon.state.failing import AdapterCalls, calls_to_json
 from photon.state.lifecycle import Attempts, attempts_to_json
@@ -85,7 +86,8 @@ class DispatcherState(StateReader):
         self.waiting = WaitingList(self._db, lambda: self.work)
 
     def _open(self) -> sqlite3.Connection:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
+        private_file(self.path)
         db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
         keep_transactions(db)
         return db

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from photon.errors import FormatTooNew
 from photon.logs.files import TrackedFile
 from photon.process.clock import MICROSECONDS
+from photon.process.operating_system import private_folder
 
 FOLDER, SUFFIX = "timeline", ".jsonl"
 FORMAT = 1
@@ -95,7 +96,7 @@ class Timeline:
         line = {**own, **line, "batches": batches}
         try:
             if hour != self._hour:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                private_folder(self._folder)
                 self._remove_old(now_us)
                 self._hour = hour
             with (self._folder / (hour + SUFFIX)).open("a", encoding="utf-8") as file:

@@ -64,12 +64,12 @@ def forget(folder: Location, name: str) -> None:
 
 def _copy_of(folder: S3Folder, name: str) -> Path:
     place = hashlib.sha256(f"{folder.endpoint_url} {folder}".encode()).hexdigest()[:16]
-    return _own_folder() / place / name
+    return own_folder("copies") / place / name
 
 
-def _own_folder() -> Path:
-    """Where this user's copies are. Another user can't put files there."""
-    folder = Path(tempfile.gettempdir()) / f"photon-copies-{os.getuid()}"
+def own_folder(purpose: str) -> Path:
+    """This user's folder for what is temporary: nobody else can read it or put files there. OSError."""
+    folder = Path(tempfile.gettempdir()) / f"photon-{purpose}-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to somebody else; remove it, or set TMPDIR")
@@ -111,7 +111,7 @@ def _fetch(folder: S3Folder, name: str, sink: BinaryIO) -> None:
 def _make_room() -> None:
     """Remove the copies that were not used for longest. Who has one open goes on with it."""
     found: list[tuple[float, int, Path]] = []
-    for path in _own_folder().glob("*/*"):
+    for path in own_folder("copies").glob("*/*"):
         with suppress(FileNotFoundError):
             about = path.stat()
             found.append((about.st_mtime, about.st_size, path))

@@ -26,6 +26,7 @@ from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.errors import UserError
 from photon.pipeline.sections import Limits
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.operating_system import PRIVATE_FILE, private_folder
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class DatacenterLock:
 
     def __init__(self, state: Path, datacenter: str, lease: Lease) -> None:
         """AlreadyRunning, with the other's process id, if it is locked; OSError for a useless folder."""
-        state.mkdir(parents=True, exist_ok=True)
+        private_folder(state)
         self.path = state / LOCK_FILE
         self.lease = lease
         file = _open(self.path)
@@ -159,7 +160,7 @@ class DatacenterLock:
 
         AlreadyRunning if another process waits already; StoppedWaiting if a stop is requested before.
         """
-        state.mkdir(parents=True, exist_ok=True)
+        private_folder(state)
         with _open(state / SUCCESSOR_FILE) as file:
             if not _try_lock(file):
                 raise AlreadyRunning(
@@ -348,7 +349,7 @@ def _successor(state: Path) -> int | None:
 
 def _open(path: Path) -> IO[str]:
     """Open to write anywhere: append mode would write at the end only."""
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+")
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE), "r+")
 
 
 def _try_lock(file: IO[str]) -> bool:

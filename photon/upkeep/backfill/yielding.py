@@ -12,6 +12,7 @@ from photon.dispatcher.shift.growth import LIVE_BYTES, growth_of
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock, SystemClock
+from photon.process.operating_system import PRIVATE_FILE
 
 FOLDER, LINE = "backfill", "line"  # in a datacenter's state folder
 PAUSE_SECONDS = 1.0
@@ -48,7 +49,7 @@ def in_line(state: Path, progress: Progress, clock: Clock | None = None) -> Iter
     """
     clock, folder = clock or SystemClock(), state / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(folder / LINE, os.O_RDWR | os.O_CREAT, 0o644), "r+") as file:
+    with os.fdopen(os.open(folder / LINE, os.O_RDWR | os.O_CREAT, PRIVATE_FILE), "r+") as file:
         is_first = True
         while True:
             try:
