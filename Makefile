@@ -10,14 +10,15 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynamodb-local dbt check docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
+.PHONY: help setup prerequisites minio dynamodb-local dbt check weight docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
 	@echo "make minio      build MinIO, a store that speaks S3, for the tests and for lakes on it; needs Go"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make dbt        dbt with DuckDB, in an environment of its own, for examples/dbt and its test"
-	@echo "make check      ruff, mypy and the import contracts"
+	@echo "make check      ruff, mypy, the import contracts and make weight"
+	@echo "make weight     lines of code by room and words of the documents, against the budgets in weight.toml"
 	@echo "make docs       the documents as a site, into site/"
 	@echo "make test       the tests: every rule once, some twelve minutes"
 	@echo "make test-all   the rest: processes and datacenters that die, browsers, PostgreSQL; half an hour"
@@ -94,6 +95,11 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory weight
+
+# It reads sources alone, and needs no .venv.
+weight:
+	@$(PYTHON) infra/weight.py
 
 # Its theme says at each build that it will be replaced some day.
 docs: setup
