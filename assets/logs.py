@@ -64,7 +64,8 @@ def log_schema(log: Log) -> MetadataValue:
     if isinstance(log, ForeignLog):
         for name in log.key:
             uses.setdefault(name, []).append("names the primary event")
-    uses.setdefault(log.time, []).append(f"when the event was, in {log.time_unit}")
+    for name in log.time:
+        uses.setdefault(name, []).append(f"when the event was, in {log.time_unit}")
     for name in log.columns:
         uses.setdefault(name, [])
     return MetadataValue.table_schema(

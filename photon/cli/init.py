@@ -57,14 +57,18 @@ Examples:
     help="A datacenter and its folder of logs; may be repeated. PRIMARY and FOREIGN are then below it.",
 )  # fmt: skip
 @click.option("--primary-id", metavar="COLUMN", help="The primary's id; several: a,b.")
-@click.option("--primary-time", metavar="COLUMN", help="When the primary event was.")
+@click.option(
+    "--primary-time", metavar="COLUMN", help="When the primary event was; day and time of day: a,b."
+)
 @click.option("--primary-unit", type=UNITS, help="The unit of that time.")
 @click.option(
     "--primary-time-format", metavar="FORMAT", help="How that time is written, in strptime's codes."
 )
 @click.option("--foreign-id", metavar="COLUMN", help="The foreign event's own id; several: a,b.")
 @click.option("--foreign-key", metavar="COLUMN", help="The primary id that it belongs to; several: a,b.")
-@click.option("--foreign-time", metavar="COLUMN", help="When the foreign event was.")
+@click.option(
+    "--foreign-time", metavar="COLUMN", help="When the foreign event was; day and time of day: a,b."
+)
 @click.option("--foreign-unit", type=UNITS, help="The unit of that time.")
 @click.option(
     "--foreign-time-format", metavar="FORMAT", help="How that time is written, in strptime's codes."
@@ -107,7 +111,8 @@ def init(
         found, answers = _guess(samples, _answers(said))
         logs = logs_of(found, *samples, places)
         relative = {one: os.path.relpath(folder, output.absolute().parent) for one, folder in folders.items()}
-        text = pipeline_text(name, relative, before, *logs)
+        longest_bytes = max(sample.longest_bytes for sample in samples)
+        text = pipeline_text(name, relative, before, *logs, longest_bytes)
         trial = try_join(*samples, new_file.loaded(text))
     is_empty = not trial.joined
     is_written = not dry_run and (not is_empty or answers.foreign_key is not None)
@@ -202,10 +207,10 @@ def _asked(question: Question, answers: Answers) -> Answers:
 
 
 def _as_columns(said: dict[str, Any]) -> dict[str, Any]:
-    """Answers as options take them, with a list of columns for each id and key."""
+    """Answers as options take them, with a list of columns for each id, key and time."""
     return {
         name: tuple(value.split(","))
-        if value and name in ("primary_id", "foreign_id", "foreign_key")
+        if value and name in ("primary_id", "primary_time", "foreign_id", "foreign_key", "foreign_time")
         else value
         for name, value in said.items()
     }
@@ -223,9 +228,16 @@ def _nothing_joins(trial: Trial, found: Guess) -> str:
 
 
 def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Trial) -> str:
+    from photon.profile.column_types import decimal_commas
+
     lines = [text, *map(str, found.findings), ""]
     lines += [*_side("primary", trial.primary), *_side("foreign", trial.foreign)]
     lines += [f"PASSED OVER {file}" for sample in samples for file in sample.passed_over]
+    lines += [
+        f"{sample.side}: {name} has decimal commas, and stays text: an adapter makes numbers of them"
+        for sample in samples
+        for name in decimal_commas(sample)
+    ]
     conflicting = f" ({trial.conflicting:,} of them with other content)" if trial.conflicting else ""
     whole = "" if trial.primary.is_whole else "; others may be in what was not read"
     lines += [
@@ -245,7 +257,8 @@ def _side(name: str, seen: SideSeen) -> list[str]:
     order = f"{seen.out_of_order:.1%} out of order, by {seen.latest_by_seconds:,.1f} s at most"
     lines = [
         f"{name}: {counted(seen.files, 'file')}, {read} read: {counted(seen.events, 'event')}, "
-        f"{counted(seen.duplicates, 'duplicate')}, {order}"
+        f"{counted(seen.duplicates, 'duplicate')}, {order}, "
+        f"the longest record has {counted(seen.longest_bytes, 'byte')}"
     ]
     reasons = list(seen.dead_letters.items())
     lines += [f"  {counted(count, 'dead letter')}: {reason}" for reason, count in reasons[:SHOWN_REASONS]]

@@ -231,7 +231,7 @@ def _named_columns(side: str, log: Log) -> Iterable[tuple[KeyPath, str]]:
     """Every column that the pipeline file names for a log, and by which key."""
     yield from (((side, "id"), name) for name in log.id)
     yield from (((side, "key"), name) for name in (log.key if isinstance(log, ForeignLog) else ()))
-    yield (side, "time"), log.time
+    yield from (((side, "time"), name) for name in log.time)
     yield from (((side, "columns", name), name) for name in log.columns)
 
 

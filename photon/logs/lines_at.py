@@ -57,7 +57,7 @@ def _read_records(
 ) -> pa.Array:
     lines = read_lines_at(logs, files, numbers, starts_bytes, line_bytes)
     dialect = dialect_of(log)
-    if dialect is None or dialect.record_lines == 1:
+    if dialect is None:
         return lines
     signs = [pc.count_substring(lines, sign) for sign in dialect.quote + dialect.escape]
     may_go_on = [pc.not_equal(pc.bit_wise_and(n, 1) if not dialect.escape else n, 0) for n in signs]

@@ -28,7 +28,7 @@ from photon.logs.formats.dialect import (
 from photon.logs.formats.line_formats import reader_of
 from photon.logs.formats.lines import BLANK, LineTexts
 from photon.logs.formats.records import RecordRules, record_rules
-from photon.logs.formats.times import event_time_problem, parse_event_times, style_of
+from photon.logs.formats.times import event_time_problem, parse_event_times, style_of, time_texts
 from photon.logs.joined_ranges import JoinedRanges, Piece
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import ONE_BYTE_ENCODINGS
@@ -159,7 +159,9 @@ def _parsed(
     if rules is not None:
         is_header, is_misnamed = _headers_within(joined, rows, file, rules)
     is_long = (lines.lengths[rows] > limits.line_bytes) & ~is_header
-    failures = dict.fromkeys(rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes")
+    failures = dict.fromkeys(
+        rows[is_long].tolist(), f"line longer than {limits.line_bytes} bytes (limits.line)"
+    )
     failures.update(dict.fromkeys(rows[is_misnamed & ~is_long].tolist(), OTHER_ORDER))
     rows = rows[~(is_long | is_header | is_misnamed)]
     not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
@@ -260,11 +262,11 @@ def _parse_rows(
 ) -> tuple[list[pa.Array], dict[int, str]]:
     """The last columns of the events; and of the lines that have no id or time, by row, why."""
     keys = log.key if isinstance(log, ForeignLog) else ()
-    names = (*log.id, *keys, log.time)
+    names = (*log.id, *keys, *log.time)
     texts = _texts(raws, file, log, names, data, are_lines)
-    id_texts, key_texts = texts.columns[: len(log.id)], texts.columns[len(log.id) : -1]
+    id_texts, key_texts = texts.columns[: len(log.id)], texts.columns[len(log.id) : -len(log.time)]
     ids = combine(id_texts)
-    times_us = parse_event_times(texts.columns[-1], style_of(log))
+    times_us = parse_event_times(time_texts(texts.columns[-len(log.time) :]), style_of(log))
     bad = dict(texts.failures)
     is_bad = pc.or_(pc.is_null(ids), pc.is_null(times_us))
     for row in pc.indices_nonzero(is_bad).to_pylist():
@@ -292,8 +294,8 @@ def _texts(
     if dialect is None:
         assert reader is not None, "a format without a dialect has a reader"
         is_number = log.time_unit != "iso8601" and not log.time_format
-        only_value = is_number and names[-1] == log.time and log.time not in names[:-1]
-        return reader.texts(texts, names, (log.time,) if only_value else (), data if texts is raws else None)
+        only_value = is_number and names[-1:] == log.time and names[-1] not in names[:-1]
+        return reader.texts(texts, names, log.time if only_value else (), data if texts is raws else None)
     try:
         header = header_names(file.header, dialect)
     except ValueError:
@@ -329,10 +331,14 @@ def _reason(raw: bytes, texts: Sequence[str | None], log: Log) -> str:
         if not text:
             return f"no value for id column {name!r}"
     reader = reader_of(log)
-    time = reader.value(reader.record(raw), log.time) if reader is not None else texts[-1]
-    if not time:
-        return f"no value for time column {log.time!r}"
-    return event_time_problem(time, style_of(log))
+    times = texts[-len(log.time) :]
+    if reader is not None:  # `texts` may have a number in the place of its text
+        record = reader.record(raw)
+        times = [reader.value(record, name) for name in log.time]
+    for name, text in zip(log.time, times, strict=True):
+        if not text:
+            return f"no value for time column {name!r}"
+    return event_time_problem(" ".join(filter(None, times)), style_of(log))
 
 
 def _events(joined: JoinedRanges, rows: np.ndarray, values: Sequence[pa.Array]) -> pa.Table:

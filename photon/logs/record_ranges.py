@@ -13,7 +13,9 @@ from photon.logs.formats.records import Cuts, RecordRules
 
 Read = Callable[[int, int], bytes]  # from an offset on so many bytes; fewer where the file ends
 STEP_BYTES = 2**22
-LOOKED_AROUND_BYTES = 2**16  # before and behind a place, at first; then eight times as many, and so on
+LOOKED_AROUND_BYTES = (
+    2**16
+)  # beside a record's limit before and behind a place, at first; then eight times as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def first_record(read: Read, rules: RecordRules, begins: int, start: int, end: i
 
     `end`: of what counts of the file. Reads backwards until a record is found that begins for sure.
     """
-    around_bytes = LOOKED_AROUND_BYTES
+    around_bytes = rules.limit_bytes + LOOKED_AROUND_BYTES
     while start - around_bytes > begins:
         first = start - around_bytes
         data = read(first, min(end - first, 2 * around_bytes))

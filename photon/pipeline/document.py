@@ -103,7 +103,7 @@ _EXPECTED = {
     "format": "csv, tsv, jsonl, or module:Class of a format of your own",
     "id": "a column's name, or a list of different ones",
     "key": "the column that holds the id of the primary event",
-    "time": "a column's name",
+    "time": "a column's name, or a list of two: that of the day and that of the time of day",
     "endpoints": "`local` or a list of {url, region}",
     "profile": "the name of a profile in AWS's configuration files",
     "role": "the ARN of a role, such as arn:aws:iam::123456789012:role/photon",

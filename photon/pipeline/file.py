@@ -200,7 +200,7 @@ def _not_fed(log: PrimaryLog) -> Iterator[tuple[str, str]]:
         yield "files", "the files of one folder, such as clicks/*.jsonl,"
     if log.format != "jsonl":
         yield "format", "jsonl"
-    if log.time != "_event_time":
+    if log.time != ("_event_time",):
         yield "time", "_event_time, up to which the feed is complete,"
 
 
@@ -217,7 +217,7 @@ def _wrong_unmatched(unmatched: Unmatched, pipeline: Pipeline) -> Iterator[tuple
         yield "columns", f"expected columns of primary.header, got {missing[0]!r}"
 
 
-_OF_TEXT_TABLES = ("delimiter", "quote", "escape", "header", "comment", "encoding", "record_lines")
+_OF_TEXT_TABLES = ("delimiter", "quote", "escape", "header", "comment", "encoding")
 
 
 def _wrong_dialect(log: Log) -> Iterator[tuple[str, str]]:
@@ -237,7 +237,7 @@ def _wrong_dialect(log: Log) -> Iterator[tuple[str, str]]:
         )
     if log.comment is not None and log.comment[0] in (quote, delimiter):
         yield "comment", "expected another beginning than the quote or the delimiter"
-    missing = [name for name in (*log.id, *_key_of(log), log.time, *log.columns) if name not in log.header]
+    missing = [name for name in (*log.id, *_key_of(log), *log.time, *log.columns) if name not in log.header]
     if log.header and missing:
         yield "header", f"expected the names of all columns, also {missing[0]!r}"
 

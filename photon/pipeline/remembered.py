@@ -40,7 +40,6 @@ NEW_EPOCH: Mapping[str, str] = {
             "header",
             "comment",
             "encoding",
-            "record_lines",
         )
     },
     "primary.id": "by what primary events are found: index segments",

@@ -38,6 +38,7 @@ from photon.pipeline.values import (
     Settings,
     Share,
     StoreUrl,
+    TimeColumns,
     TimeFormats,
     TimeUnit,
     UnmatchedColumns,
@@ -113,7 +114,7 @@ class Log(Strict):
     files: Glob
     format: Format
     id: Columns
-    time: str
+    time: TimeColumns  # one, or that of the day and that of the time of day
     time_unit: TimeUnit = "s"
     time_format: TimeFormats = ()  # strptime takes them; no other text is a time then
     time_zone: ZoneName | None = None  # counts where a time names no zone; None: UTC
@@ -127,7 +128,6 @@ class Log(Strict):
     header: Header = ()  # the columns, for files without a header line
     comment: Comment | None = None  # lines that begin with it are no records
     encoding: Encoding = "utf-8"
-    record_lines: Whole = Field(default=100, ge=1)  # most of one record; 1: no value holds a line end
     _folder: Path | None = None
 
     def model_post_init(self, context: Any) -> None:

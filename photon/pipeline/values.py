@@ -165,6 +165,14 @@ Columns = Annotated[
         "a column's name, or a list of different ones",
     ),
 ]
+TimeColumns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_one_or_several),
+    _must(
+        lambda names: 1 <= len(set(names)) == len(names) <= 2 and "" not in names,
+        "a column's name, or a list of two: that of the day and that of the time of day",
+    ),
+]
 Glob = Annotated[
     str,
     _must(

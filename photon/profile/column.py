@@ -33,6 +33,7 @@ _TIMES_S = range(10**8, 4_102_444_800)
 _PER_SECOND: dict[TimeUnit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST_DIGITS = 19  # digits of a time in nanoseconds
 _DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}$"
+_CLOCK = r"^\d\d?:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?$"
 _ZONE = r"([Zz]|UTC|GMT|UT|:\d\d(\.\d+)? ?[+-]\d\d(:?\d\d)?)\]?$"
 _INTEGER = r"^-?\d+$"
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
@@ -91,6 +92,11 @@ class Column:
     def is_date(self) -> bool:
         """Whether its values are days without a time of day."""
         return self.unit is not None and _share(self.different, _DATE) == 1
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether its values are times of day without a day."""
+        return bool(self.count) and _share(self.different, _CLOCK) == 1
 
     @property
     def lacks_zone(self) -> bool:

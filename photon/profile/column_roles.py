@@ -25,12 +25,12 @@ class Answers:
     """The user's own answers; None: to be found out."""
 
     primary_id: tuple[str, ...] | None = None
-    primary_time: str | None = None
+    primary_time: tuple[str, ...] | None = None
     primary_unit: TimeUnit | None = None
     primary_time_format: str | None = None
     foreign_id: tuple[str, ...] | None = None
     foreign_key: tuple[str, ...] | None = None
-    foreign_time: str | None = None
+    foreign_time: tuple[str, ...] | None = None
     foreign_unit: TimeUnit | None = None
     foreign_time_format: str | None = None
 
@@ -52,8 +52,8 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
 
     CannotPropose for a column that is not there.
     """
-    _refuse_unknown(primary, [*(answers.primary_id or ()), answers.primary_time], "--primary-")
-    said = [*(answers.foreign_id or ()), *(answers.foreign_key or ()), answers.foreign_time]
+    _refuse_unknown(primary, [*(answers.primary_id or ()), *(answers.primary_time or ())], "--primary-")
+    said = [*(answers.foreign_id or ()), *(answers.foreign_key or ()), *(answers.foreign_time or ())]
     _refuse_unknown(foreign, said, "--foreign-")
     primaries, foreigns = _look(primary), _look(foreign)
     words = log_words(primary.name), log_words(foreign.name)
@@ -88,9 +88,9 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
     return Guess(primary_id, primary_time, event_id, key, foreign_time, findings)
 
 
-def _refuse_unknown(sample: Sample, names: list[str | None], options: str) -> None:
+def _refuse_unknown(sample: Sample, names: list[str], options: str) -> None:
     for name in names:
-        if name is not None and name not in sample.columns:
+        if name not in sample.columns:
             passed_over = f". Passed over: {'; '.join(sample.passed_over)}" if sample.passed_over else ""
             raise CannotPropose(
                 f"{sample.side}: no column {name!r}, as an option {options}... says; "

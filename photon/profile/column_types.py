@@ -15,6 +15,8 @@ from photon.profile.sample import JsonType, Sample
 # How a number is written that its type gives back as it was. A number with a zero before it is a code.
 _INTEGER = r"^(0|-?[1-9]\d{0,18})$"
 _DECIMAL = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d{1,3})?$"
+_DECIMAL_COMMA = r"^[-+]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
+_NO_THOUSANDS = r",(\d{1,2}|\d{4,})$"  # 1,234 may be a thousand and more
 _BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
 _EXACT_DIGITS = 15  # a float64 holds any of so many; of more only some, such as those that a program printed
 _NUMBERS: frozenset[JsonType] = frozenset({"integer", "decimal"})
@@ -30,6 +32,18 @@ def column_types(sample: Sample) -> dict[str, ColumnType]:
         if kind := _type_of(sample.columns[name].drop_null(), sample.json_types.get(name)):
             found[name] = kind
     return found
+
+
+def decimal_commas(sample: Sample) -> list[str]:
+    """The columns whose values are numbers with decimal commas, which no type reads."""
+    texts = {name: sample.columns[name].drop_null() for name in sample.outermost if name in sample.columns}
+    return [
+        name
+        for name, some in texts.items()
+        if len(some)
+        and _all(some, _DECIMAL_COMMA)
+        and pc.any(pc.match_substring_regex(some, _NO_THOUSANDS)).as_py()
+    ]
 
 
 def _type_of(texts: pa.Array, json_types: frozenset[JsonType] | None) -> ColumnType | None:

@@ -6,8 +6,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from photon.logs.files import Side
+from photon.logs.formats.times import time_texts
 from photon.pipeline.values import TimeUnit
-from photon.profile.column import Column, described, units_seen
+from photon.profile.column import Column, column_of, described, units_seen
 from photon.profile.column_names import id_name, is_time_name, is_time_of_event, is_time_of_others
 from photon.profile.findings import Finding, Question
 
@@ -17,9 +18,9 @@ UNITS_OF_NUMBERS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The column that is the time of a side's events, and its unit."""
+    """The column that is the time of a side's events, or day and time of day, and its unit."""
 
-    column: str
+    columns: tuple[str, ...]
     unit: TimeUnit
     format: str | None  # strptime's format, where Photon does not know by itself how it is written
     finding: Finding
@@ -29,7 +30,7 @@ class EventTime:
 class TimeSaid:
     """The user's words on a side's times; None: to be found out."""
 
-    column: str | None = None
+    columns: tuple[str, ...] | None = None
     unit: TimeUnit | None = None
     format: str | None = None
 
@@ -38,8 +39,8 @@ def event_time(
     side: Side, columns: Mapping[str, Column], said: TimeSaid, ids: Container[str]
 ) -> EventTime | Question:
     """The time of a side's events. `ids`: columns that are ids or keys: times only by name."""
-    if said.column is not None:
-        return _as_written(side, columns[said.column], said)
+    if said.columns is not None:
+        return _as_written(side, columns, said.columns, said)
     options = (f"--{side}-time",)
     scored = sorted(
         (-_score(column), column.name)
@@ -53,11 +54,22 @@ def event_time(
     near = [name for score, name in scored if score - scored[0][0] < NEAR]
     if len(near) > 1:
         return Question(options, f"{side}: several columns are times", tuple((name,) for name in near))
-    return _as_written(side, columns[near[0]], said)
+    day = near[0]
+    clocks = [each.name for each in columns.values() if each.is_clock] if columns[day].is_date else []
+    clocks = [name for name in clocks if is_time_name(name)] or clocks
+    if len(clocks) > 1:
+        why = f"{side}: {day!r} has days, and several columns have times of day"
+        return Question(options, why, tuple((f"{day},{clock}",) for clock in clocks))
+    return _as_written(side, columns, (day, *clocks), said)
 
 
-def _as_written(side: Side, column: Column, said: TimeSaid) -> EventTime | Question:
-    """The time with its unit, and its format where it needs one."""
+def _as_written(
+    side: Side, columns: Mapping[str, Column], names: tuple[str, ...], said: TimeSaid
+) -> EventTime | Question:
+    """The time of these columns with its unit, and its format where it needs one."""
+    column = columns[names[0]]
+    if len(names) > 1:
+        column = column_of(" ".join(names), time_texts([columns[name].values for name in names]))
     name, seen, what, option = column.name, units_seen(column), f"{side} time", f"--{side}-time"
     if said.format or (column.time_formats and not said.unit):
         if said.format is None and len(column.time_formats) > 1:
@@ -65,16 +77,14 @@ def _as_written(side: Side, column: Column, said: TimeSaid) -> EventTime | Quest
             return Question((f"{option}-format",), why, tuple((each,) for each in column.time_formats))
         form = said.format or column.time_formats[0]
         why = "the format is as you said" if said.format else f"its values are written as {form}"
-        return EventTime(name, said.unit or "iso8601", form, Finding(what, (name,), "sure", why))
+        return EventTime(names, said.unit or "iso8601", form, Finding(what, names, "sure", why))
     found = said.unit or column.unit
     if found is not None:
         why = "the unit is as you said" if said.unit else f"its values are times in {found}"
         if column.is_date:
-            return EventTime(
-                name, found, None, Finding(what, (name,), "likely", "days without a time of day")
-            )
+            return EventTime(names, found, None, Finding(what, names, "likely", "days without a time of day"))
         why += "; they name no zone, and count as UTC (time_zone)" * column.lacks_zone
-        return EventTime(name, found, None, Finding(what, (name,), "sure", why))
+        return EventTime(names, found, None, Finding(what, names, "sure", why))
     if column.kind not in ("integer", "decimal"):  # a unit makes no time of other text
         why = (
             f"{side}: {name!r} is no time that is known: {seen}. "

@@ -24,11 +24,11 @@ OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how Photon 
 _LINES_FOR_FORMAT = 20
 _ROWS_LOOKED_AT = 200
 _DELIMITERS = ",;\t|\x01"
+_W3C_FIELDS = "#Fields:"  # of IIS, whose values have a blank between them, and of CloudFront
 _QUOTES_TRIED = (('"', None), ('"', "\\"), ("'", None))  # with escapes; the likeliest first
 _LEAST_ALIKE = 0.5  # share of the rows with as many values as the first: a short file may have bad ones
 _SHOWN = 80
 _VALUE = re.compile(r"[-+]?[\d.,:/TZ eE+-]*\d[\d.,:/TZ +-]*|true|false", re.IGNORECASE)
-_IN_CP1252_ALONE = re.compile(rb"[\x80-\x9f]")
 _SHAPE = re.compile(r"(\d+)|([A-Za-z]+)")
 
 
@@ -110,7 +110,7 @@ def _in_utf16(found: FileFormat | Odd) -> FileFormat | Odd:
 def _encoding_of(data: bytes) -> Encoding:
     """UTF-8, unless more lines with other characters than ASCII are none than are.
 
-    Bytes that are control characters in Latin-1 are Windows' quotes, dashes and euro signs: no text has them.
+    Then it is Windows-1252: in text it says all that Latin-1 does, and a later byte may be a euro sign there.
     """
     try:
         data.decode()
@@ -120,7 +120,7 @@ def _encoding_of(data: bytes) -> Encoding:
         good = sum(_is_utf8(line) for line in special)
         if good >= len(special) - good:
             return "utf-8"
-        return "cp1252" if _IN_CP1252_ALONE.search(data) else "latin-1"
+        return "cp1252"
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -163,7 +163,10 @@ def _delimited(text: str, encoding: Encoding) -> FileFormat | Odd:
     if not any(line.strip() for line in records):  # only a header yet
         records, begin, comment = lines, [], None
     zeek = next((line for line in begin if line.startswith(f"#{ZEEK_FIELDS}")), None)
-    delimiter = zeek[len(ZEEK_FIELDS) + 1 :][:1] if zeek else _delimiter_of(records)
+    is_w3c = any(line.startswith(_W3C_FIELDS) for line in begin)
+    delimiter = (
+        zeek[len(ZEEK_FIELDS) + 1 :][:1] if zeek else _delimiter_of(records, _DELIMITERS + " " * is_w3c)
+    )
     if not delimiter:
         return _no_table(lines[0])
     form: OwnFormat = "tsv" if delimiter == "\t" else "csv"
@@ -202,10 +205,10 @@ def _rows(lines: Sequence[str], delimiter: str, quote: str, escape: str | None) 
         return
 
 
-def _delimiter_of(lines: Sequence[str]) -> str | None:
+def _delimiter_of(lines: Sequence[str], delimiters: str) -> str | None:
     """The delimiter by which most records have as many values as the first; of several the most values."""
     best = (0.0, 0, "")
-    for (quote, escape), delimiter in itertools.product(_QUOTES_TRIED, _DELIMITERS):
+    for (quote, escape), delimiter in itertools.product(_QUOTES_TRIED, delimiters):
         rows = list(_rows(lines, delimiter, quote, escape))
         counts = Counter(map(len, rows))
         if not rows or len(rows[0]) < 2:

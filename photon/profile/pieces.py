@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ SHARE_OF_BEGINNING = 0.5
 # How long a gzip file is nobody knows. Pieces of it are looked for at these multiples of its share: the
 # farthest costs the decompression of 256 MiB at most, a second or two.
 GZIP_PLACES = (16, 4, 1)
+TIMES_LONGEST = 4  # times the longest record of the beginning: no other one is taken to be longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,15 @@ def whole_records(pieces: Sequence[Piece], rules: RecordRules | None, is_whole: 
     """The pieces without records that are cut. The first begins with one; `is_whole`: it ends the file."""
     if is_whole:
         return tuple(pieces)
-    begun = [pieces[0], *(_from_next_record(piece, rules) for piece in pieces[1:])]
+    usual = None if rules is None else _usual(pieces[0], rules)
+    begun = [pieces[0], *(_from_next_record(piece, usual) for piece in pieces[1:])]
     return tuple(Piece(each.start_bytes, each.data[: _whole_bytes(each.data, rules)]) for each in begun)
+
+
+def _usual(first: Piece, rules: RecordRules) -> RecordRules:
+    """The rules by which a record is looked for: elsewhere too few are far longer than at the beginning."""
+    longest = int(np.diff(rules.cut(first.data).ends, prepend=0).max(initial=0))
+    return replace(rules, limit_bytes=min(rules.limit_bytes, TIMES_LONGEST * longest))
 
 
 def _from_next_record(piece: Piece, rules: RecordRules | None) -> Piece:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
+from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import PIPELINE_NAME
 from photon.profile.column_roles import Guess
 from photon.profile.column_types import column_types
@@ -16,6 +16,7 @@ from photon.profile.sample import Sample, Where, word_of
 
 TABLES_AND_STATE = ("lake", "state")  # a datacenter's folders, by their keys
 DEFAULT_NAME = "joined"
+ROOM = 2  # times the longest record of the sample: others may be longer
 _OF_WRITING = ("delimiter", "quote", "escape", "header", "comment", "encoding")
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
 _WORDS_OF_YAML = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
@@ -52,17 +53,23 @@ def logs_of(
 
 
 def _time(found: EventTime) -> dict[str, Any]:
-    settings: dict[str, Any] = {"time": found.column, "time_unit": found.unit}
+    settings: dict[str, Any] = {"time": found.columns, "time_unit": found.unit}
     return settings | ({"time_format": (found.format,)} if found.format else {})
 
 
 def pipeline_text(
-    name: str, datacenters: Mapping[str, str], before: str, primary: PrimaryLog, foreign: ForeignLog
+    name: str,
+    datacenters: Mapping[str, str],
+    before: str,
+    primary: PrimaryLog,
+    foreign: ForeignLog,
+    longest_bytes: int,
 ) -> str:
     """The text of a pipeline file; every key that is not in it has its default.
 
     `datacenters`: the folder of logs of each. `before`: a folder within `lake` and `state` that has those of
-    this pipeline, with a slash behind it; empty where they lie there as by default.
+    this pipeline, with a slash behind it; empty where they lie there as by default. `longest_bytes`: of the
+    longest record of both logs, for which `limits.line` has to leave room.
     """
     lines = [
         "# Written by photon init. Every key: docs/pipeline-file.md. Paths are relative to this file.",
@@ -74,6 +81,9 @@ def pipeline_text(
         "foreign:",
         *_section(foreign),
     ]
+    if ROOM * longest_bytes > Limits().line_bytes:
+        limit_mib = 1 << (ROOM * longest_bytes // 2**20).bit_length()
+        lines += ["limits:", f"  line: {limit_mib}MiB  # the longest record has {longest_bytes:,} bytes"]
     return "\n".join(lines) + "\n"
 
 
@@ -83,7 +93,7 @@ def _section(log: Log) -> list[str]:
     lines.append(f"  id: {_names(log.id)}")
     if isinstance(log, ForeignLog):
         lines.append(f"  key: {_names(log.key)}")
-    lines += [f"  time: {_text(log.time)}", f"  time_unit: {log.time_unit}"]
+    lines += [f"  time: {_names(log.time)}", f"  time_unit: {log.time_unit}"]
     if log.time_format:
         lines.append(f"  time_format: {_names(log.time_format)}")
     if log.columns:

@@ -31,7 +31,7 @@ from photon.profile.file_format import FileFormat, format_of, format_of_both
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
 
 SAMPLE_FILES, SAMPLE_BYTES = 16, 16 * 2**20  # that are read of each side
-LINE_LIMIT_BYTES = 2**20
+LINE_LIMIT_BYTES = 8 * 2**20  # of a record: beyond `limits.line`, so that longer ones are measured
 _DEEPEST = 4  # objects within each other; what is deeper is no id that anybody would find
 MAGIC = re.compile(r"[*?\[]")
 JsonType = Literal["text", "integer", "decimal", "boolean", "structure"]
@@ -72,6 +72,7 @@ class Sample:
     files: tuple[SampledFile, ...]
     # Text by record, null where it has none or an empty one. A record that was logged twice counts once.
     columns: dict[str, pa.Array]
+    longest_bytes: int  # of the longest record
     json_types: Mapping[str, frozenset[JsonType]]  # types of values, but null, in columns of JSON lines
     outermost: tuple[str, ...]  # the columns that rows have: those that lie in no object
     passed_over: tuple[str, ...]  # files that could not be read, columns that could not be told apart; why
@@ -149,9 +150,11 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
         for name, path in repeated.items()
     ]
     names = _Names.of(used, file_format)
-    columns = _columns(used, file_format, [name for name in names.all if name and name not in repeated])
+    columns, longest_bytes = _columns(
+        used, file_format, [name for name in names.all if name and name not in repeated]
+    )
     return Sample(
-        side, word_of(where.glob), file_format, len(found), used, columns,
+        side, word_of(where.glob), file_format, len(found), used, columns, longest_bytes,
         {name: frozenset(seen) for name, seen in names.json_types.items()},
         tuple(name for name in names.outermost if name in columns), tuple(passed_over),
     )  # fmt: skip
@@ -210,7 +213,7 @@ def _one_of(side: Side, where: Where, by_path: dict[str, FileFormat | Odd]) -> F
 
 def _log_of(file_format: FileFormat, name: str) -> PrimaryLog:
     """A log in this format, to read it; which column is which does not matter here."""
-    return PrimaryLog(files="*", id=(name,), time=name, **file_format.settings())
+    return PrimaryLog(files="*", id=(name,), time=(name,), **file_format.settings())
 
 
 def _header_of(file: LogFile, file_format: FileFormat) -> list[str]:
@@ -266,15 +269,16 @@ class _Names:
 
 def _columns(
     files: Sequence[SampledFile], file_format: FileFormat, names: Sequence[str]
-) -> dict[str, pa.Array]:
-    """The columns of all files by name."""
+) -> tuple[dict[str, pa.Array], int]:
+    """The columns of all files by name; and how long the longest record is."""
     if not names:
-        return {}
+        return {}, 0
     parts = [_texts(each, file_format, names) for each in files]
     joined = [pa.concat_arrays([part[i] for part in parts]) for i in range(len(names) + 1)]
     table = pa.table(joined, ["", *names])
+    longest_bytes = pc.max(pc.binary_length(table[""])).as_py() or 0
     table = table.take(_first_records(table))
-    return {name: table[name].combine_chunks() for name in names}
+    return {name: table[name].combine_chunks() for name in names}, longest_bytes
 
 
 def _first_records(table: pa.Table) -> pa.Array:

@@ -37,6 +37,7 @@ class SideSeen:
     first_us: int | None  # the earliest event time, if there is any
     last_us: int | None
     is_whole: bool  # the sample is all there is in the log
+    longest_bytes: int  # of its longest record
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ class Trial:
 
 def try_join(primary: Sample, foreign: Sample, pipeline: Pipeline) -> Trial:
     """Join the samples as the pipeline would, each foreign id once."""
-    primaries, primary_seen = _read(primary, pipeline.primary)
-    foreigns, foreign_seen = _read(foreign, pipeline.foreign)
+    primaries, primary_seen = _read(primary, pipeline.primary, pipeline.limits)
+    foreigns, foreign_seen = _read(foreign, pipeline.foreign, pipeline.limits)
     at = pc.index_in(foreigns["_key"], primaries["_id"], skip_nulls=True)
     joined = foreigns.append_column("_at", at).filter(pc.is_valid(at))
     joined_ids, keyed = joined["_id"], foreigns.filter(pc.is_valid(foreigns["_key"]))
@@ -99,12 +100,12 @@ def _again(ids: pa.ChunkedArray) -> pa.Array:
     return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
 
-def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideSeen]:
+def _read(sample: Sample, log: PrimaryLog | ForeignLog, limits: Limits) -> tuple[pa.Table, SideSeen]:
     tables, reasons = list[pa.Table](), Counter[str]()
     inversions, latest_us = 0, 0
     for file, piece in ((each.file, piece) for each in sample.files for piece in each.pieces):
         where = ByteRange(file.number, piece.start_bytes, piece.start_bytes + len(piece.data), 0, 0)
-        parsed = read_events(piece.data, file, where, log, Limits())
+        parsed = read_events(piece.data, file, where, log, limits)
         tables.append(parsed.events)
         reasons.update(_kind(reason) for reason in parsed.dead_letters["reason"].to_pylist())
         times_us = parsed.events["_time_us"].to_numpy()
@@ -123,6 +124,7 @@ def _read(sample: Sample, log: PrimaryLog | ForeignLog) -> tuple[pa.Table, SideS
         bounds["min"],
         bounds["max"],
         sample.is_whole,
+        sample.longest_bytes,
     )
 
 

@@ -60,10 +60,10 @@ def test_the_pipeline_file_of_two_folders_names_their_ids_keys_times_and_units(l
     assert pipeline.datacenters["here"].logs == logs
     primary, foreign = pipeline.primary, pipeline.foreign
     assert (primary.files, primary.format) == ("queries/**/*.jsonl", "jsonl")
-    assert (primary.id, primary.time, primary.time_unit) == (("query_id",), "time", "iso8601")
+    assert (primary.id, primary.time, primary.time_unit) == (("query_id",), ("time",), "iso8601")
     assert (foreign.files, foreign.format) == ("clicks/**/*.csv", "csv")
     assert (foreign.id, foreign.key) == (("click_id",), ("query_id",))
-    assert (foreign.time, foreign.time_unit) == ("ts", "ms")
+    assert (foreign.time, foreign.time_unit) == (("ts",), "ms")
     told = json.loads(done.stdout)
     expected = sum(click["query_id"] in {query["query_id"] for query in QUERIES} for click in CLICKS)
     assert told["trial"]["joined"] == expected
@@ -234,7 +234,7 @@ def test_the_real_logs_are_described_and_join_as_their_readme_says(
     )
     assert done.exit_code == 0, done.output
     pipeline = load_pipeline("pipeline.yaml")
-    assert (pipeline.primary.id, pipeline.primary.time) == (("key",), "event_ts")  # not the counter `seq`
+    assert (pipeline.primary.id, pipeline.primary.time) == (("key",), ("event_ts",))  # not the counter `seq`
     assert (pipeline.foreign.id, pipeline.foreign.key) == (("event_id",), ("key",))
     assert json.loads(done.stdout)["trial"]["joined"] == JOINED
 

@@ -138,7 +138,7 @@ def test_a_column_that_is_unique_and_looks_like_an_id_is_proposed(tmp_path: Path
     )
     assert isinstance(found, Guess), found
     assert found.foreign_id == (name,)
-    assert (found.foreign_key, found.foreign_time.column) == (("query_id",), "at")
+    assert (found.foreign_key, found.foreign_time.columns) == (("query_id",), ("at",))
 
 
 NO_IDS: dict[str, Callable[[int], Any]] = {
@@ -171,7 +171,7 @@ NO_IDS: dict[str, Callable[[int], Any]] = {
 @pytest.mark.parametrize("name", NO_IDS)
 def test_what_is_unique_and_no_id_is_never_proposed(tmp_path: Path, name: str) -> None:
     found = told(
-        tmp_path, queries(), foreign(**{name: NO_IDS[name], "rank": lambda i: i % 9}), foreign_time="at"
+        tmp_path, queries(), foreign(**{name: NO_IDS[name], "rank": lambda i: i % 9}), foreign_time=("at",)
     )
     (question,) = asked(found)
     assert question.options == ("--foreign-id",)
@@ -179,7 +179,11 @@ def test_what_is_unique_and_no_id_is_never_proposed(tmp_path: Path, name: str) -
 
 def test_all_of_them_beside_an_id_leave_the_id_alone(tmp_path: Path) -> None:
     found = told(
-        tmp_path, queries(), foreign(**NO_IDS, click_id=lambda i: f"c{i}"), ("q", "clicks"), foreign_time="at"
+        tmp_path,
+        queries(),
+        foreign(**NO_IDS, click_id=lambda i: f"c{i}"),
+        ("q", "clicks"),
+        foreign_time=("at",),
     )
     assert isinstance(found, Guess), found
     assert found.foreign_id == ("click_id",)
@@ -275,10 +279,10 @@ def test_integers_of_64_bits_are_ids_and_no_times(tmp_path: Path) -> None:
     found = told(tmp_path, tweets, likes)
     assert isinstance(found, Guess), found
     assert (found.primary_id, found.foreign_key) == (("tweet_id",), ("tweet_id",))
-    assert (found.foreign_id, found.foreign_time.column, found.primary_time.column) == (
+    assert (found.foreign_id, found.foreign_time.columns, found.primary_time.columns) == (
         ("like_id",),
-        "ts",
-        "ts",
+        ("ts",),
+        ("ts",),
     )
 
 
@@ -415,7 +419,7 @@ def test_times_are_known_by_their_values_and_their_units_too(tmp_path: Path, nam
     ]
     found = told(tmp_path, queries(), rows)
     assert isinstance(found, Guess), found
-    assert (found.foreign_time.column, found.foreign_time.unit) == (name, unit)
+    assert (found.foreign_time.columns, found.foreign_time.unit) == ((name,), unit)
 
 
 MIXED: dict[str, tuple[Callable[[int], Any], str]] = {
@@ -431,21 +435,21 @@ def test_times_as_text_and_as_numbers_in_one_column_are_times(tmp_path: Path, wa
     rows = [{"click_id": f"c{i:05}", "query_id": f"q{i % 60}", "at": value(i % 60)} for i in range(90)]
     found = told(tmp_path, queries(), rows)
     assert isinstance(found, Guess), found
-    assert (found.foreign_time.column, found.foreign_time.unit) == ("at", unit)
+    assert (found.foreign_time.columns, found.foreign_time.unit) == (("at",), unit)
 
 
 def test_a_unit_is_asked_for_only_where_a_unit_helps(tmp_path: Path) -> None:
     rows = foreign(click_id=lambda i: f"c{i}", when=lambda i: f"day {i}", n=lambda i: 40_000_000 + i)
-    (question,) = asked(told(tmp_path, queries(), rows, foreign_time="when"))
+    (question,) = asked(told(tmp_path, queries(), rows, foreign_time=("when",)))
     assert question.options == ("--foreign-time",)
     assert "unit" not in str(question)
-    (question,) = asked(told(tmp_path, queries(), rows, foreign_time="n"))
+    (question,) = asked(told(tmp_path, queries(), rows, foreign_time=("n",)))
     assert question.options == ("--foreign-unit",)
 
 
 def test_times_without_a_zone_are_told_to_count_as_utc(tmp_path: Path) -> None:
     for zone, told_so in (("", True), ("Z", False), ("+01:00", False), (" UTC", False)):
         rows = foreign(click_id=lambda i: f"c{i}", when=lambda i, z=zone: f"2026-01-05T10:00:{i % 60:02}{z}")
-        found = told(tmp_path, queries(), rows, foreign_time="when")
+        found = told(tmp_path, queries(), rows, foreign_time=("when",))
         assert isinstance(found, Guess)
         assert ("count as UTC" in str(found.findings[-1])) == told_so

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from photon.logs.file_kinds import Odd
+from photon.logs.formats.dialect import decoded
 from photon.logs.formats.times import parse_times
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.profile.column import formats_of
-from photon.profile.file_format import FileFormat, format_of, format_of_both
+from photon.profile.file_format import FileFormat, format_of
 from tests.support.commands import photon
 
 NAMES = ["click_id", "query_id", "at", "note"]
@@ -97,19 +98,21 @@ def test_comments_before_a_header_and_those_of_zeek_are_seen() -> None:
     assert seen(text) == FileFormat("tsv", comment="#")
 
 
-def test_latin_1_is_told_from_utf_8_with_some_bad_lines() -> None:
+def test_one_byte_a_character_is_told_from_utf_8_with_some_bad_lines() -> None:
     rows = [[*row[:3], "Größe"] for row in ROWS]
     text = lines([NAMES, *rows], ";")
-    assert seen(text.encode("latin-1")) == FileFormat("csv", delimiter=";", encoding="latin-1")
+    assert seen(text.encode("latin-1")) == FileFormat("csv", delimiter=";", encoding="cp1252")
     assert seen(text.encode() + b"c99;q1;1767607200;Gr\xf6\xdfe\n") == FileFormat("csv", delimiter=";")
 
 
-@pytest.mark.parametrize("note", [b"5 \x80", b"\x84so\x93", b"a \x96 b", b"it\x92s \x85"])
-def test_what_windows_writes_is_told_from_latin_1_by_its_signs(note: bytes) -> None:
-    text = lines([NAMES, *([*row[:3], note.decode("cp1252")] for row in ROWS)], ";")
-    assert seen(text.encode("cp1252")) == FileFormat("csv", delimiter=";", encoding="cp1252")
-    plain, windows = FileFormat("csv", encoding="latin-1"), FileFormat("csv", encoding="cp1252")
-    assert format_of_both(plain, windows) == format_of_both(windows, plain) == windows
+@pytest.mark.parametrize("later", ["5 €", "„so“", "Œuvre", "Žižek"])
+@pytest.mark.parametrize("sampled", ["Größe", "café", "£5"])
+def test_a_sign_of_windows_behind_the_sample_is_read_as_that_sign(sampled: str, later: str) -> None:
+    """All bytes of these samples mean the same in Latin-1, where the later ones are control characters."""
+    text = lines([NAMES, *([*row[:3], sampled] for row in ROWS)], ";").encode("cp1252")
+    found = seen(text)
+    assert found == FileFormat("csv", delimiter=";", encoding="cp1252")
+    assert decoded(later.encode("cp1252"), found.encoding) == later
 
 
 def test_text_of_one_column_and_json_that_is_not_utf_8_are_no_tables() -> None:
@@ -162,8 +165,8 @@ def test_what_is_seen_is_written_into_the_pipeline_file(tmp_path: Path) -> None:
     pipeline = described(tmp_path, text.encode("latin-1"))
     assert isinstance(pipeline, Pipeline)
     log = pipeline.foreign
-    assert (log.format, log.delimiter, log.comment, log.encoding) == ("csv", ";", "#", "latin-1")
-    assert (log.time, log.time_format, log.id) == ("at", ("%d.%m.%Y %H:%M:%S",), ("click_id",))
+    assert (log.format, log.delimiter, log.comment, log.encoding) == ("csv", ";", "#", "cp1252")
+    assert (log.time, log.time_format, log.id) == (("at",), ("%d.%m.%Y %H:%M:%S",), ("click_id",))
 
 
 def test_files_without_a_header_are_described_with_the_options_that_are_asked_for(tmp_path: Path) -> None:
@@ -172,7 +175,7 @@ def test_files_without_a_header_are_described_with_the_options_that_are_asked_fo
     pipeline = described(tmp_path, lines(ROWS), "--foreign-id", "column_1")
     assert isinstance(pipeline, Pipeline)
     assert pipeline.foreign.header == ("column_1", "column_2", "column_3", "column_4")
-    assert (pipeline.foreign.key, pipeline.foreign.time) == (("column_2",), "column_3")
+    assert (pipeline.foreign.key, pipeline.foreign.time) == (("column_2",), ("column_3",))
 
 
 def test_a_day_that_may_be_a_month_is_asked_for(tmp_path: Path) -> None:
@@ -194,7 +197,7 @@ def test_utf_16_is_written_into_the_pipeline_file(tmp_path: Path, encoding: str)
         pipeline = described(tmp_path, text.encode(encoding))
         assert isinstance(pipeline, Pipeline)
         log = pipeline.foreign
-        assert (log.format, log.encoding, log.time, log.id) == (form, "utf-16", "at", ("click_id",))
+        assert (log.format, log.encoding, log.time, log.id) == (form, "utf-16", ("at",), ("click_id",))
         assert pipeline.primary.encoding == "utf-8"
 
 
@@ -218,3 +221,66 @@ def test_files_in_different_encodings_are_not_one_log(tmp_path: Path) -> None:
     told = described(tmp_path, lines([NAMES, *ROWS]).encode("utf-16"), status=2)
     assert "files of several formats" in told
     assert "encoding 'utf-16'" in told
+
+
+W3C = (
+    "#Software: Microsoft Internet Information Services 10.0\n#Fields: date time c-id cs-uri q-id sc-status\n"
+)
+
+
+def test_day_and_time_of_day_are_proposed_together(tmp_path: Path) -> None:
+    rows = [[*row[:2], "28.11.2026", f"{9 + i % 12:02}:{i:02}:00"] for i, row in enumerate(ROWS)]
+    pipeline = described(tmp_path, lines([["click_id", "query_id", "Datum", "Zeit"], *rows], ";"))
+    assert isinstance(pipeline, Pipeline)
+    assert (pipeline.foreign.time, pipeline.foreign.time_format) == (
+        ("Datum", "Zeit"),
+        ("%d.%m.%Y %H:%M:%S",),
+    )
+
+
+@pytest.mark.parametrize(("between", "form"), [(" ", "csv"), ("\t", "tsv")])
+def test_w3c_logs_are_described_by_their_comment(tmp_path: Path, between: str, form: str) -> None:
+    """IIS writes blanks between values, CloudFront tabs."""
+    rows = [["2026-11-28", f"09:15:{i:02}", f"c{i}", "/a,b;c", f"q{i % 9}", "200"] for i in range(40)]
+    text = W3C + lines(rows, between)
+    pipeline = described(tmp_path, text, "--foreign-id", "c-id", "--foreign-key", "q-id")
+    assert isinstance(pipeline, Pipeline)
+    log = pipeline.foreign
+    assert (log.format, log.time, log.time_unit) == (form, ("date", "time"), "iso8601")
+    assert log.header == ("date", "time", "c-id", "cs-uri", "q-id", "sc-status")
+
+
+def test_where_several_columns_have_times_of_day_init_asks(tmp_path: Path) -> None:
+    rows = [[*row[:2], "2026-11-28", f"09:15:{i:02}", f"09:16:{i:02}"] for i, row in enumerate(ROWS)]
+    text = lines([["click_id", "query_id", "date", "begin_time", "end_time"], *rows])
+    asked = described(tmp_path, text, status=1)
+    assert "--foreign-time date,begin_time or --foreign-time date,end_time" in str(asked)
+    pipeline = described(tmp_path, text, "--foreign-time", "date,end_time")
+    assert isinstance(pipeline, Pipeline)
+    assert pipeline.foreign.time == ("date", "end_time")
+
+
+def test_a_long_record_raises_the_limit_and_its_length_is_told(tmp_path: Path) -> None:
+    note = "line\n" * 300_000
+    rows = [[*row[:3], note if i == 7 else "x"] for i, row in enumerate(ROWS)]
+    text = lines([NAMES, *([*row[:3], f'"{row[3]}"'] for row in rows)])
+    pipeline = described(tmp_path, text)
+    assert isinstance(pipeline, Pipeline)
+    assert pipeline.limits.line_bytes == 4 * 2**20
+    assert "1,500,019 bytes" in (tmp_path / "p.yaml").read_text()
+    assert "limits" not in described_text(tmp_path, text.replace("line\n", ""))
+
+
+def described_text(folder: Path, clicks: str) -> str:
+    described(folder, clicks)
+    return (folder / "p.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_told"), [(["7,5", "-0,25"], True), (["7,5", "a,b"], False), (["1,2,3"], False)]
+)
+def test_decimal_commas_are_told_to_stay_text(tmp_path: Path, values: list[str], is_told: bool) -> None:
+    rows = [[*row[:3], values[i % len(values)]] for i, row in enumerate(ROWS)]
+    described(tmp_path, lines([["click_id", "query_id", "at", "amount"], *rows], ";"))
+    done = photon("init", str(tmp_path / "queries"), str(tmp_path / "clicks"), "--dry-run")
+    assert ("foreign: amount has decimal commas, and stays text" in done.output) == is_told

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from photon.logs.columns import parse_columns
+from photon.logs.formats.csv_lines import read_csv_lines
+from photon.logs.formats.dialect import BYTE_ORDER_MARK, dialect_of, utf8
 from photon.logs.formats.json_lines import decode_record
-from photon.logs.formats.lines import split_lines
 from photon.pipeline.sections import ForeignLog
 from tests.unit.test_logs_parse import parse
 
@@ -156,19 +157,19 @@ DIALECTS = st.sampled_from(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=4), COUNTS, DIALECTS)
 def test_a_line_of_csv_becomes_the_same_whatever_lines_are_beside_it(texts, count, dialect):
-    header = b"event_id,key,ts,note".replace(b",", str(dialect.get("delimiter", ",")).encode())
     plain = b"f,k,1,x".replace(b",", str(dialect.get("delimiter", ",")).encode())
     lines = [plain] * count + [text.encode() for text in texts] + [plain] * count
 
-    def of(raws: list[bytes]) -> dict[int, object]:
-        parsed = parse(b"".join(raw + b"\n" for raw in raws), header=header, record_lines=1, **dialect)
-        rows = [*parsed.events.to_pylist(), *parsed.dead_letters.to_pylist()]
-        return {row.pop("_offset"): row for row in rows}
+    form = dialect_of(ForeignLog(files="*", format="csv", id="event_id", key="key", time="ts", **dialect))
+    assert form is not None
 
-    alone = {raw: of([raw]).get(0) for raw in set(lines)}
-    starts = [int(start) for start in split_lines(b"".join(line + b"\n" for line in lines)).starts]
-    together = of(lines)
-    assert [together.get(start) for start in starts] == [alone[line] for line in lines]
+    def of(raws: list[bytes]) -> list[object]:
+        read = read_csv_lines(utf8(pa.array(raws, pa.binary()), form), 4, range(3), form)
+        values = zip(*(column.to_pylist() for column in read.columns), strict=True)
+        return [read.failures.get(row, value) for row, value in enumerate(values)]
+
+    lines = [line for line in lines if line.removeprefix(BYTE_ORDER_MARK)]
+    assert of(lines) == [of([line])[0] for line in lines]
 
 
 @pytest.mark.parametrize("value", VALUES)

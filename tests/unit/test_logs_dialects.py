@@ -143,10 +143,10 @@ def test_the_pipeline_file_has_all_settings_of_a_format(tmp_path):
     log = loaded(
         tmp_path,
         'delimiter: ";", quote: "\'", escape: "\\\\", header: [c, q, t], comment: "#", encoding: latin-1, '
-        "record_lines: 20, time_format: '%d.%m.%Y', time_zone: Europe/Berlin",
+        "time_format: '%d.%m.%Y', time_zone: Europe/Berlin",
     )
     assert (log.delimiter, log.quote, log.escape, log.header) == (";", "'", "\\", ("c", "q", "t"))
-    assert (log.comment, log.encoding, log.record_lines) == ("#", "latin-1", 20)
+    assert (log.comment, log.encoding) == ("#", "latin-1")
     assert (log.time_format, log.time_zone) == (("%d.%m.%Y",), "Europe/Berlin")
 
 
@@ -169,7 +169,6 @@ def test_the_pipeline_file_has_all_settings_of_a_format(tmp_path):
         ("time_format: ['%d/%m/%Y', '%Q']", "foreign.time_format: expected a format of strptime"),
         ("time_zone: Europe/Atlantis", "foreign.time_zone: expected a zone of the IANA database"),
         ("time_zone: ''", "foreign.time_zone: expected a zone of the IANA database"),
-        ("record_lines: 0", "foreign.record_lines: expected"),
     ],
 )
 def test_settings_that_can_not_be_are_refused_with_what_was_expected(tmp_path, more, expected):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import photon.logs.parse as parse_module
 from photon.logs.files import ByteRange, LogFile
+from photon.logs.formats.csv_lines import NOT_CLOSED
 from photon.logs.parse import (
     DEAD_LETTERS,
     FOREIGN_EVENTS,
@@ -100,10 +101,10 @@ def test_a_json_line_of_white_space_is_nothing():
         (b"a,k,,x", "no value for time column 'ts'"),
         (b"a,k,soon,x", "time 'soon' is not a number of s"),
         (b"a,k,1e20,x", "time '1e20' is not between the years 1 and 9999"),
-        (b'a,k,1,"x', "not valid CSV: a quoted value is not closed"),
+        (b'a,k,1,"x', NOT_CLOSED),
         (b"a,k,1,x\ry", "a carriage return within the line"),
         (b"a,k,1,\xff", "not UTF-8"),
-        (b"a,k,1," + b"x" * 100, "line longer than 100 bytes"),
+        (b"a,k,1," + b"x" * 100, "line longer than 100 bytes (limits.line)"),
     ],
 )
 def test_a_bad_line_of_csv_is_a_dead_letter_and_the_rest_goes_on(line, reason):
@@ -158,7 +159,7 @@ def test_a_line_cut_into_ranges_is_one_dead_letter_and_what_follows_it_is_read()
         parse(b"y" * 500, line_limit=100, start=101, starts_inside=True, ends_inside=True),
         parse(b"end\na,k,1,x\n", line_limit=100, start=601, starts_inside=True),
     ]
-    assert [reasons(piece) for piece in pieces] == [["line longer than 100 bytes"], [], []]
+    assert [reasons(piece) for piece in pieces] == [["line longer than 100 bytes (limits.line)"], [], []]
     assert [events(piece) for piece in pieces] == [[], [], [("a", "k", 1_000_000)]]
 
 

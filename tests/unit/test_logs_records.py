@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from photon.logs.columns import parse_columns
 from photon.logs.cutting import cut_range
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.logs.formats.records import RecordRules, record_rules
+from photon.logs.formats import records
+from photon.logs.formats.records import EscapedRun, RecordRules, record_rules
 from photon.logs.lines_at import read_records_at
 from photon.logs.one_record import read_records
 from photon.logs.parse import read_events, read_events_of
@@ -27,13 +28,13 @@ HEADER = b"id,key,ts,note"
 LIMIT = 400
 
 
-def log_of(record_lines: int = 6, **more: object) -> ForeignLog:
+def log_of(**more: object) -> ForeignLog:
     names = {"files": "*", "format": "csv", "id": "id", "key": "key", "time": "ts"}
-    return ForeignLog(**{**names, "record_lines": record_lines, **more})
+    return ForeignLog(**{**names, **more})
 
 
-def rules_of(log: ForeignLog) -> RecordRules:
-    rules = record_rules(log, HEADER, LIMIT)
+def rules_of(log: ForeignLog, limit_bytes: int = LIMIT) -> RecordRules:
+    rules = record_rules(log, HEADER, limit_bytes)
     assert rules is not None
     return rules
 
@@ -134,10 +135,10 @@ def test_a_growing_file_has_the_same_records_as_the_whole_one(text, step):
 
 
 @settings(max_examples=100, deadline=None)
-@example(b'aab,k,1,x\n\n\n\n,"x\ny","",', 3)  # the last record has no line end
-@given(FILES, st.integers(1, 5))
-def test_a_record_is_found_from_any_place_without_the_beginning_of_the_file(text, record_lines):
-    rules = rules_of(log_of(record_lines + 1))
+@example(b'aab,k,1,x\n\n\n\n,"x\ny","",', 12)  # the last record has no line end
+@given(FILES, st.integers(1, 60))
+def test_a_record_is_found_from_any_place_without_the_beginning_of_the_file(text, limit_bytes):
+    rules = rules_of(log_of(), limit_bytes)
     starts = [0, *rules.cut(text, at_end=True).ends.tolist()]
     source = Bytes(text)
     with pytest.MonkeyPatch.context() as patch:
@@ -193,7 +194,7 @@ def test_every_stretch_of_a_file_has_the_records_that_begin_in_it(tmp_path):
 def test_records_as_spreadsheets_and_databases_write_them_lose_nothing():
     """A real file had 3,413 comments, 78 of them with line ends; this one is like it."""
     data, notes = comments(3_413, 5)
-    log, file = log_of(100), file_of(data).file
+    log, file = log_of(), file_of(data).file
     parsed = read_events(data, file, ByteRange(1, 0, len(data), 0, 0), log, Limits())
     assert parsed.dead_letters.num_rows == 0
     table = parse_columns(parsed.events["_raw"].combine_chunks(), HEADER, log).table
@@ -224,13 +225,40 @@ def test_a_quote_that_is_not_closed_costs_one_line(rest):
     assert [event_id for _, _, event_id in found] == [None, *(f"b{n}" for n in range(20))]
 
 
-@pytest.mark.parametrize("record_lines", [2, 5, 40])
-def test_a_quote_that_is_not_closed_holds_a_growing_log_up_for_so_many_lines_alone(record_lines):
-    log = log_of(record_lines)
-    waiting = UNCLOSED + b"b,k,2,x\n" * (record_lines - 2)
-    assert cut_in_ranges(waiting, log, 10**6, final=False) == []
-    more = waiting + b"b,k,2,x\n"
-    assert cut_in_ranges(more, log, 10**6, final=False) == [(0, len(more))]
+def test_a_quote_that_is_not_closed_holds_a_growing_log_up_for_the_bytes_of_one_record_alone():
+    line = b"b,k,2,x\n"
+    waiting = UNCLOSED + line * ((LIMIT - len(UNCLOSED)) // len(line))
+    assert cut_in_ranges(waiting, log_of(), 10**6, final=False) == []
+    more = waiting + line
+    assert cut_in_ranges(more, log_of(), 10**6, final=False) == [(0, len(more))]
+
+
+def test_a_quote_that_is_not_closed_holds_a_growing_log_up_no_longer_than_to_the_next_quote():
+    more = UNCLOSED + b'b,k,2,"x"\n'
+    assert cut_in_ranges(more, log_of(), 10**6, final=False) == [(0, len(more))]
+
+
+@pytest.mark.parametrize(("line", "line_count"), [(b"x\n", 101), (b"\n", 1_015), (b"a, b\r\n", 20_000)])
+def test_a_record_may_have_any_number_of_lines(tmp_path, line, line_count):
+    data = b'a,k,1,"' + line * line_count + b'"\nb,k,2,z\n'
+    log, limits, tracked = log_of(), Limits(), written(tmp_path, data)
+    events = read_events(data, tracked.file, ByteRange(1, 15, 0, 0, 0), log, limits).events
+    assert events["_id"].to_pylist() == ["a", "b"]
+    note = parse_columns(events["_raw"].combine_chunks(), HEADER, log).table["note"]
+    assert note[0].as_py() == (line * line_count).decode()
+    second = len(HEADER) + 1 + len(data) - len(b"b,k,2,z\n")
+    stretch = Stretch(tracked, second - 3, tracked.offset_bytes)  # begins within the first record
+    ((where, piece),) = read_pieces(tmp_path, stretch, 10**6, limits.line_bytes, log)
+    assert (where.start_bytes, piece) == (second, b"b,k,2,z\n")
+
+
+def test_a_record_that_is_too_long_names_the_key_that_bounds_it():
+    data = b'a,k,1,"' + b"x\n" * LIMIT + b'"\nb,k,2,z\n'
+    parsed = read_events(
+        data, file_of(data).file, ByteRange(1, 0, 0, 0, 0), log_of(), Limits(line_bytes=LIMIT)
+    )
+    assert parsed.events["_id"].to_pylist() == ["b"]
+    assert "limits.line" in parsed.dead_letters["reason"][0].as_py()
 
 
 def test_a_record_beyond_the_limit_of_a_line_is_none():
@@ -245,8 +273,7 @@ def test_half_a_record_waits_for_its_end():
     assert cut_in_ranges(b'b,k,2,"half\nof it"\n', log_of(), 10**6, final=False) == [(0, 19)]
 
 
-def test_with_one_line_a_record_no_value_holds_a_line_end():
-    assert not rules_of(log_of(1)).spans_lines
+def test_without_quotes_no_value_holds_a_line_end():
     assert not rules_of(log_of(quote="")).spans_lines
 
 
@@ -338,3 +365,28 @@ def test_records_behind_a_header_in_another_order_are_read_again_in_the_first_or
     assert found.to_pylist() == events["_raw"].to_pylist()
     wanted = dict(zip(offsets.tolist(), ids, strict=True))
     assert read_records(tmp_path, read.file, wanted, log, limits)["_id"].to_pylist() == ["a", "b", "c", "d"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"x\\\n", b"\\,", b",", b"y\n", b'"', b"z"]), max_size=40).map(b"".join),
+    st.integers(5, 60),
+)
+def test_lines_of_one_run_are_told_as_each_by_itself(text, limit_bytes):
+    rules = rules_of(log_of(escape="\\"), limit_bytes)
+    for at_end in (False, True):
+        together = rules.cut(text, at_end)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RecordRules, "_run_at", lambda *_: EscapedRun())
+            alone = rules.cut(text, at_end)
+        assert together.ends.tolist() == alone.ends.tolist()
+        assert together.open_bytes == alone.open_bytes
+
+
+def test_a_long_run_of_escaped_line_ends_is_looked_through_once(monkeypatch):
+    looks: list[int] = []
+    really = records._end_of
+    monkeypatch.setattr(records, "_end_of", lambda found: looks.append(1) or really(found))
+    rules = record_rules(log_of(escape="\\"), HEADER, 2**20)
+    assert len(rules.cut(b"x\\\n" * 50_000, at_end=True).ends) == 50_000
+    assert len(looks) < 10

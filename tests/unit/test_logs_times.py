@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal, localcontext
 
@@ -6,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from photon.logs.files import ByteRange, LogFile
 from photon.logs.formats.times import (
     EARLIEST_US,
     LATEST_US,
@@ -16,6 +18,8 @@ from photon.logs.formats.times import (
     parse_times,
     time_us,
 )
+from photon.logs.parse import read_events
+from photon.pipeline.sections import Limits, PrimaryLog
 from photon.pipeline.values import UNITS_PER_SECOND
 
 UNITS = ["s", "ms", "us", "ns"]
@@ -259,3 +263,58 @@ def test_whole_numbers_are_the_times_that_their_texts_are(unit):
     texts = [None if each is None else str(each) for each in numbers]
     found = parse_event_times(pa.array(numbers, pa.int64()), style)
     assert found.to_pylist() == parse_event_times(pa.array(texts, pa.string()), style).to_pylist()
+
+
+DAY_AND_CLOCK: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
+    "W3C": ({}, [("2026-11-28", "09:15:01"), ("2026-11-28", "09:15:01.250")]),
+    "a zone beside the clock": ({}, [("2026-11-28", "10:15:01+01:00"), ("2026-11-28", "09:15:01.25Z")]),
+    "a spreadsheet in Berlin": (
+        {"time_format": ("%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S,%f"), "time_zone": "Europe/Berlin"},
+        [("28.11.2026", "10:15:01"), ("28.11.2026", "10:15:01,25")],
+    ),
+    "digits alone": (
+        {"time_format": ("%Y%m%d %H%M%S", "%Y%m%d %H%M%S.%f")},
+        [("20261128", "091501"), ("20261128", "091501.250")],
+    ),
+}
+TWO_TIMES_US = [1_795_857_301_000_000, 1_795_857_301_250_000]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("way", DAY_AND_CLOCK)
+@pytest.mark.parametrize("times", [1, 100], ids=["few", "many"])
+def test_the_day_and_the_time_of_day_may_be_two_columns(form: str, way: str, times: int) -> None:
+    more, rows = DAY_AND_CLOCK[way]
+    log = PrimaryLog(files="*", format=form, id="id", time=["day", "clock"], **more)
+    between = "\t" if form == "tsv" else ";"
+    if form == "csv":
+        log = log.model_copy(update={"delimiter": between})
+    lines = [
+        json.dumps({"id": "a", "clock": clock, "day": day})
+        if form == "jsonl"
+        else between.join(("a", clock, day))
+        for day, clock in rows * times
+    ]
+    header = b"" if form == "jsonl" else between.join(("id", "clock", "day")).encode()
+    data = "".join(line + "\n" for line in lines).encode()
+    file = LogFile(1, "primary", "a", 1, False, header, 0, 0, b"")
+    parsed = read_events(data, file, ByteRange(1, 0, len(data), 0, 0), log, Limits())
+    assert parsed.events["_time_us"].to_pylist() == TWO_TIMES_US * times
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"a,,09:15:01", "no value for time column 'day'"),
+        (b"a,2026-11-28,", "no value for time column 'clock'"),
+        (b"a,2026-11-28,noon", "time '2026-11-28 noon' is not a number of s"),
+        (b"a,2026-11-31,09:15:01", "time '2026-11-31 09:15:01' is not a number of s"),
+    ],
+)
+def test_half_a_time_is_none_and_the_column_is_named(line: bytes, reason: str) -> None:
+    log = PrimaryLog(files="*", format="csv", id="id", time=["day", "clock"])
+    file = LogFile(1, "primary", "a", 1, False, b"id,day,clock", 0, 0, b"")
+    data = line + b"\nb,2026-11-28,09:15:01\n"
+    parsed = read_events(data, file, ByteRange(1, 0, len(data), 0, 0), log, Limits())
+    assert parsed.events["_id"].to_pylist() == ["b"]
+    assert parsed.dead_letters["reason"].to_pylist() == [reason]

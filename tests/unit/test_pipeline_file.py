@@ -127,7 +127,19 @@ def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_default
             "id: on",
             "8: primary.id: expected a column's name, or a list of different ones, got true",
         ),
-        ("  time: time\nforeign", "  time: 5\nforeign", "9: primary.time: expected text (in quotes"),
+        (
+            "  time: time\nforeign",
+            "  time: 5\nforeign",
+            "9: primary.time: expected a column's name, or a list of two",
+        ),
+        *(
+            (
+                "  time: time\nforeign",
+                f"  time: {wrong}\nforeign",
+                "9: primary.time: expected a column's name",
+            )
+            for wrong in ("[a, b, c]", "[time, time]", "[]")
+        ),
         (
             "clicks/**/*.csv",
             "/var/*.csv",

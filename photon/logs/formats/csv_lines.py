@@ -13,6 +13,8 @@ from photon.logs.formats.dialect import Dialect
 from photon.logs.formats.lines import LineTexts, in_halves, join_lines, one_array
 from photon.logs.formats.records import is_whole_record
 
+NOT_CLOSED = "not valid CSV: a quoted value is not closed, or its record is longer than limits.line"
+
 
 class GoesOn(Exception):
     """A quoted value of some line may go on over the next one."""
@@ -41,7 +43,7 @@ def read_csv_lines(
         raise GoesOn
     if len(raws) == 1:
         nothing = (pa.nulls(1, pa.string()),) * len(wanted)
-        return LineTexts(nothing, {0: "not valid CSV: a quoted value is not closed"})
+        return LineTexts(nothing, {0: NOT_CLOSED})
     return in_halves(raws, lambda half: read_csv_lines(half, column_count, wanted, dialect))
 
 

@@ -40,7 +40,6 @@ class Dialect:
     names: tuple[str, ...] = ()  # names of the columns, for files without a header line
     comment: str = ""
     encoding: Encoding = "utf-8"
-    record_lines: int = 1  # lines that one record may have
 
     def is_comment(self, line: bytes) -> bool:
         """Whether a line is a comment, in the file's encoding."""
@@ -87,7 +86,6 @@ def dialect_of(log: Log) -> Dialect | None:
         names=log.header,
         comment=log.comment or "",
         encoding=log.encoding,
-        record_lines=log.record_lines,
     )
 
 

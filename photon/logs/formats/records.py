@@ -1,7 +1,7 @@
 """Where records of CSV begin whose quoted values hold line ends (protocol D10).
 
 What follows a line alone says whether the record that begins with it ends there: it goes on over the next
-lines only if that makes a whole record of all columns, of at most so many lines and bytes. Else the line
+lines only if that makes a whole record of all columns, of at most `limits.line` bytes. Else the line
 is a record by itself, most likely a bad one. So a quote that is not closed costs one line, and a reader
 who begins at a record finds the same records behind it, however the bytes were divided before.
 """
@@ -9,7 +9,10 @@ who begins at a record finds the same records behind it, however the bytes were 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -53,7 +56,7 @@ class RecordRules:
     @property
     def spans_lines(self) -> bool:
         """Whether a record may have several lines."""
-        return self.dialect.record_lines > 1 and bool(self.dialect.quote or self.dialect.escape)
+        return bool(self.dialect.quote or self.dialect.escape)
 
     def as_long_as_headers(self, lengths: Ints) -> Ints:
         """Which records may be header lines, by their lengths."""
@@ -89,11 +92,12 @@ class RecordRules:
         if not len(suspects):
             return Cuts(ends, np.ones(len(ends), np.int64), open_bytes)
         is_inner = np.zeros(len(ends), bool)  # whether a line's end is inside a record
-        line, whole = 0, len(ends)
+        line, whole, run = 0, len(ends), EscapedRun()
         for suspect in suspects.tolist():
             if suspect < line:
                 continue
-            line = self._line_behind(data, ends, suspect, at_end)
+            run = self._run_at(data, ends, suspect, run)
+            line = self._line_behind(data, ends, suspect, at_end, run)
             if line < 0:
                 whole = suspect
                 open_bytes = int(ends[suspect - 1]) if suspect else 0
@@ -122,47 +126,90 @@ class RecordRules:
         # Whether a quote behind an escape sign counts is not looked at here.
         return signs[at] + 1, np.flatnonzero(counts if self.dialect.escape else counts & 1)
 
-    def _line_behind(self, data: bytes, ends: Ints, line: int, at_end: bool) -> int:
+    def _run_at(self, data: bytes, ends: Ints, line: int, before: EscapedRun) -> EscapedRun:
+        """The run that a line is in; an empty one, where its own end is not escaped."""
+        start = int(ends[line - 1]) if line else 0
+        if not self.dialect.escape or start < before.end_bytes:
+            return before
+        patterns = _patterns(self.dialect, len(self.names))
+        outside = patterns.outside.match(data, start)
+        if outside is None or outside.end() < ends[line]:
+            return EscapedRun()
+        between = self.dialect.encode(self.dialect.delimiter)
+        signs = patterns.signs.finditer(data, start, outside.end())
+        return EscapedRun(outside.end(), [sign.start() for sign in signs if sign[0] == between])
+
+    def _line_behind(self, data: bytes, ends: Ints, line: int, at_end: bool, run: EscapedRun) -> int:
         """The line that follows the record that begins with a line; -1: what comes later decides."""
         start = int(ends[line - 1]) if line else 0
         first = data[start : start + len(self.dialect.comment) * TEXT_BYTES]
         if ends[line] - start - 1 > self.limit_bytes or self.dialect.is_comment(first):
             return line + 1
-        last = min(line + self.dialect.record_lines, len(ends))
-        end = min(int(ends[last - 1]), start + self.limit_bytes + 1)
+        end = min(int(ends[-1]), start + self.limit_bytes + 1)
         patterns = _patterns(self.dialect, len(self.names))
-        if found := patterns.record.match(data, start, end):
-            last_line = int(np.searchsorted(ends, found.end()))
-            return last_line + 1 if ends[last_line] == found.end() else line + 1
-        is_all = end == ends[-1] and last - line < self.dialect.record_lines
-        may_follow = is_all and not at_end and len(data) - start <= self.limit_bytes
-        return -1 if may_follow and patterns.begun.match(data, start, end) else line + 1
+        found = run.found_from(start, "record", lambda stop: patterns.record.match(data, start, stop or end))
+        if 0 <= found <= end:
+            last_line = int(np.searchsorted(ends, found))
+            return last_line + 1 if ends[last_line] == found else line + 1
+        if at_end or len(data) - start > self.limit_bytes:
+            return line + 1
+        begun = run.found_from(start, "begun", lambda stop: patterns.begun.match(data, start, end))
+        return -1 if begun >= 0 else line + 1
 
     def sure_start(self, data: bytes, is_at_end: bool) -> int | None:
         """The first place in `data` where a record begins for sure; None: more must be known.
 
-        `data` begins at a line's end somewhere in a file. A record has at most so many lines: of as many
-        lines one begins a record. Where none of the records that could begin before a line goes on over it,
-        a record begins with that line.
+        `data` begins at a line's end somewhere in a file. A record from before `data` ends within the limit.
+        Where none of the records that could begin before a line goes on over it, a record begins with that
+        line.
         """
         if is_at_end and data and not data.endswith(b"\n"):
             found = self.sure_start(data + b"\n", is_at_end)  # the last line counts as `cut` counts it
             return None if found is None else min(found, len(data))
         ends, suspects = self._lines(data)
-        following = np.arange(1, len(ends) + 1)
+        following, run = np.arange(1, len(ends) + 1), EscapedRun()
         for suspect in suspects.tolist():
-            line = self._line_behind(data, ends, suspect, is_at_end)
+            run = self._run_at(data, ends, suspect, run)
+            line = self._line_behind(data, ends, suspect, is_at_end, run)
             following[suspect] = len(ends) + 1 if line < 0 else line
         reached = np.maximum.accumulate(following)
         lines = np.arange(len(ends)) + 1  # the line behind each
-        first = np.flatnonzero((reached == lines) & (lines >= self.dialect.record_lines))
+        first = np.flatnonzero((reached == lines) & (ends >= self.limit_bytes))
         return int(ends[first[0]]) if len(first) else None
+
+
+@dataclass(frozen=True, slots=True)
+class EscapedRun:
+    """Lines that go on over escaped line ends outside quotes: thousands, each of which may begin a record.
+
+    What is found from one of them is found from all that have as many delimiters before the run's end. So it
+    is looked for once: a megabyte of lines that end with an escape sign would take hours.
+    """
+
+    end_bytes: int = 0
+    delimiters: Sequence[int] = ()  # where they are
+    found: dict[tuple[str, int], int] = field(default_factory=dict)  # where the match ends, or -1
+
+    def found_from(self, start: int, what: str, look: Callable[[int], re.Match[bytes] | None]) -> int:
+        """Where what `look` finds from a line ends; -1: nowhere."""
+        if start >= self.end_bytes:
+            return _end_of(look(0))
+        key = what, len(self.delimiters) - bisect_left(self.delimiters, start)
+        if key not in self.found:
+            self.found[key] = _end_of(look(sys.maxsize))
+        return self.found[key]
+
+
+def _end_of(found: re.Match[bytes] | None) -> int:
+    return -1 if found is None else found.end()
 
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
     record: re.Pattern[bytes]  # a whole record with its line end
     begun: re.Pattern[bytes]  # one that ends within a value
+    outside: re.Pattern[bytes]  # values without quotes, over escaped line ends
+    signs: re.Pattern[bytes]  # delimiters, and what is escaped
 
 
 @lru_cache(64)
@@ -185,6 +232,8 @@ def _patterns(dialect: Dialect, column_count: int) -> _Patterns:
     return _Patterns(
         re.compile(values + b"\r?" + pads + b"\n", re.DOTALL),
         re.compile(mark + b"(?:" + value + between + b")*+" + begun + b"\\Z", re.DOTALL),
+        re.compile(b"(?:[^" + quote + escape + b"\r\n]" + escaped + b")*+", re.DOTALL),
+        re.compile(escaped[1:] + b"|" + between if escape else between, re.DOTALL),
     )
 
 

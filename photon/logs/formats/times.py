@@ -8,7 +8,7 @@ order is kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -45,6 +45,18 @@ class TimeStyle:
 def style_of(log: Log) -> TimeStyle:
     """The style of a log's times."""
     return TimeStyle(log.time_unit, log.time_format, log.time_zone)
+
+
+def time_texts(columns: Sequence[pa.Array]) -> pa.Array:
+    """The times of these columns: of the one, or of day and time of day; null where one of two is missing."""
+    if len(columns) == 1:
+        return columns[0]
+    texts = (each.cast(pa.string()) for each in columns)
+    some = [
+        pc.if_else(pc.greater(pc.binary_length(each), 0), each, pa.scalar(None, pa.string()))
+        for each in texts
+    ]
+    return pc.binary_join_element_wise(*some, " ")
 
 
 def parse_event_times(texts: pa.Array, style: TimeStyle) -> pa.Array:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from photon.adapters import ROW_COLUMNS
 from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.logs.files import Side
-from photon.logs.formats.times import parse_event_times, style_of
+from photon.logs.formats.times import parse_event_times, style_of, time_texts
 from photon.process.faults import fault_point
 from photon.storage.columns import by_date, differs
 from photon.storage.delta import lake_errors
@@ -157,8 +157,8 @@ class _Remaking:
         ids = take(self.own["_event_id"], rows).combine_chunks()
         numbers, offsets = self._places("_occurrence", rows, ids, copy, "foreign")
         records = RecordsAt.read(numbers, offsets, copy)
-        found, keys, times = records.texts(log.id, log.key, (log.time,))
-        times_us = parse_event_times(times, style_of(log))
+        found, keys, *times = records.texts(log.id, log.key, *([name] for name in log.time))
+        times_us = parse_event_times(time_texts(times), style_of(log))
         is_there = are(found, ids) & pc.is_valid(times_us).to_numpy(zero_copy_only=False)
         return _Foreign(records, numbers, found, keys, times_us, is_there)
 
@@ -196,8 +196,8 @@ class _Remaking:
         """The records where rows have their primaries, whether these are events of their keys, and when."""
         copy = self.context.primary
         primary = RecordsAt.read(*self._places("_primary_occurrence", rows, keys, copy, "primary"), copy)
-        ids, times = primary.texts(copy.log.id, (copy.log.time,))
-        times_us = parse_event_times(times, style_of(copy.log))
+        ids, *times = primary.texts(copy.log.id, *([name] for name in copy.log.time))
+        times_us = parse_event_times(time_texts(times), style_of(copy.log))
         return primary, are(ids, keys) & pc.is_valid(times_us).to_numpy(zero_copy_only=False), times_us
 
     def _put(self, name: str, rows: Ints, values: pa.Array) -> None:
