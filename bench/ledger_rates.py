@@ -84,8 +84,8 @@ def registry_pipeline(
             one: Datacenter(logs=nowhere / one, lake=nowhere / f"{one}-lake", state=nowhere / f"{one}-state")
             for one in datacenters
         },
-        primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
-        foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time="t"),
+        primary=PrimaryLog(files="*", format="csv", id=("id",), time=("t",)),
+        foreign=ForeignLog(files="*", format="csv", id=("id",), key=("key",), time=("t",)),
         registry=settings.model_copy(update={"endpoints": endpoints}),
     )
 
