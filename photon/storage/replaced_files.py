@@ -16,7 +16,7 @@ from typing import Any
 from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
 from photon.storage.data_files import DataFile
-from photon.storage.store import content, store_of
+from photon.storage.store import OutsideFolder, content, is_inside, store_of
 
 FOLDER = "releases/replaced"
 LIST_METADATA = "photon.replaced"  # in the commit: the name of its list
@@ -65,7 +65,7 @@ class ReplacedFiles:
         )
 
     def read(self, name: str) -> Replacement:
-        """FormatTooNew, FileNotFoundError; OSError also if it is damaged."""
+        """FormatTooNew, FileNotFoundError, OutsideFolder; OSError also if it is damaged."""
         where, text = f"{self._folder / name}, a list of replaced files,", self._store.read(name)
         try:
             stored = json.loads(text)
@@ -74,6 +74,9 @@ class ReplacedFiles:
             went, came = tuple(map(_file, stored["went"])), tuple(stored["came"])
         except (ValueError, KeyError, TypeError):
             raise OSError(f"{where} is damaged: put it back from a copy") from None
+        for path in (*came, *(file.path for file in went)):
+            if not is_inside(path):  # Spark reads the files by their whole paths
+                raise OutsideFolder(str(self._folder / name), path)
         return Replacement(_number(name), name, went, came)
 
     def all(self) -> list[Replacement]:

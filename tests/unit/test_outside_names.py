@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from photon.pipeline.location import S3Folder
-from photon.storage.data_files import DataFiles
+from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable
+from photon.storage.replaced_files import ReplacedFiles
 from photon.storage.s3 import S3Store
 from photon.storage.store import LocalStore, OutsideFolder, content
 from photon.storage.table_log import checkpoint, clean
@@ -108,3 +109,12 @@ def test_a_table_whose_log_adds_a_file_from_elsewhere_is_refused(tmp_path: Path,
     with_commit_of_others(table, {"add": added})
     with pytest.raises(OutsideFolder, match="leads out of this folder"):
         DataFiles(table.load())
+
+
+@pytest.mark.parametrize("path", ["../../secret.parquet", "/etc/secret.parquet"])
+def test_a_list_of_replaced_files_that_names_one_from_elsewhere_is_refused(tmp_path: Path, path: str) -> None:
+    lists = ReplacedFiles(tmp_path)
+    file = DataFile(path, 1, 1, "1", "1", 1, 1)
+    for went, came in (([file], []), ([], [path])):
+        with pytest.raises(OutsideFolder, match="leads out of this folder"):
+            lists.read(lists.add(1, went, came))
