@@ -28,6 +28,8 @@ from photon.pipeline.values import Encoding
 TAIL_BYTES = 256  # protocol D2
 HEAD_BYTES = 1024  # whole lines: more than one record, for first records are often alike
 _FIRST_READ_BYTES = 4096
+_ZEROS = bytes(256)
+_WRITTEN_STEP_BYTES = 2**20
 LEAST_RETURNS = 2  # without a line feed: lines that end with CR alone; one may be the first half of CR LF
 
 NO_UTF16_MARK = Odd(
@@ -122,6 +124,36 @@ class Utf16Text:
         data = self._source.read(first * STORED_BYTES, (after - first) * STORED_BYTES)
         units = np.frombuffer(data, MARKS[self.mark], len(data) // STORED_BYTES)
         return widened(units)[skipped : skipped + length_bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first bytes of a file whose writer made it longer than what it has written."""
+
+    source: Source
+    size_bytes: int
+    is_certain = False
+
+    def read(self, start_bytes: int, length_bytes: int) -> bytes:
+        return self.source.read(start_bytes, max(0, min(length_bytes, self.size_bytes - start_bytes)))
+
+
+def written_bytes(source: Source, size_bytes: int, known_bytes: int = 0) -> int:
+    """How long a file is without the zeros at its end, over which its writer goes on: it was preallocated.
+
+    `known_bytes`: so much is known to be written. A log has no other stretch of zeros.
+    """
+    if not size_bytes or source.read(size_bytes - 1, 1) != b"\0":
+        return size_bytes
+    at = known_bytes
+    while at < size_bytes:
+        data = source.read(at, _WRITTEN_STEP_BYTES)
+        if (zeros := data.find(_ZEROS)) >= 0:
+            return at + zeros
+        if at + len(data) >= size_bytes or len(data) < len(_ZEROS):
+            return at + len(data.rstrip(b"\0"))
+        at += len(data) - len(_ZEROS) + 1
+    return size_bytes
 
 
 def utf16_text(source: Source) -> Source:

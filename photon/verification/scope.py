@@ -19,6 +19,7 @@ from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
 from photon.logs.formats.utf16 import text_bytes
 from photon.logs.ranges import PIECE_BYTES, Stretch, stretches_of
+from photon.logs.source import open_bytes, written_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, SystemClock
@@ -322,8 +323,11 @@ def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
     if tracked.file.compressed or not isinstance(logs, Path):
         return tracked.size_bytes
     try:
-        size_bytes = (logs / tracked.file.path).stat().st_size
-        return max(tracked.size_bytes, text_bytes(size_bytes) if tracked.file.utf16_mark else size_bytes)
+        with open_bytes(logs / tracked.file.path) as source:
+            size_bytes = source.version()[0]
+            if tracked.file.utf16_mark:
+                return max(tracked.size_bytes, text_bytes(size_bytes))
+            return max(tracked.size_bytes, written_bytes(source, size_bytes, tracked.offset_bytes))
     except OSError:
         return tracked.size_bytes
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from photon.logs.discovery import FoundFile, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.folders import LogFolder
@@ -9,12 +11,14 @@ from photon.logs.formats.utf16 import text_bytes
 from photon.logs.gzips import NotClosedYet
 from photon.logs.source import (
     UNREADABLE,
+    Source,
     end_hash,
     has_head,
     has_header,
     has_seen_end,
     has_tail,
     problem_of,
+    written_bytes,
 )
 from photon.logs.tailing.observation import Look
 from photon.logs.tailing.rotation import Beginnings, is_beginning_of
@@ -33,6 +37,17 @@ class Contents:
     def size_bytes(self, stored_bytes: int) -> int:
         """How long a file of this size, decompressed, is for those who read it."""
         return text_bytes(stored_bytes) if self._encoding == "utf-16" else stored_bytes
+
+    def _written_bytes(self, source: Source, found: FoundFile, known_bytes: int = 0) -> int:
+        """How long a file is that is not compressed, as far as it is written; `known_bytes` of it are."""
+        size_bytes = self.size_bytes(found.size_bytes)
+        if self._encoding == "utf-16" or self.folder.is_immutable:
+            return size_bytes
+        return written_bytes(source, size_bytes, known_bytes)
+
+    def is_preallocated(self, look: Look, found: FoundFile) -> bool:
+        """Whether a file has room at its end that is not written yet, as this look has measured it."""
+        return not found.compressed and look.sizes[found.path] < self.size_bytes(found.size_bytes)
 
     def like(self, look: Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
         """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
@@ -108,6 +123,9 @@ class Contents:
         """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""
         look.sizes[found.path] = self.size_bytes(found.size_bytes)
         if not found.compressed:
+            if found.size_bytes and not self.folder.is_immutable:
+                with suppress(*UNREADABLE), self.folder.open(found) as source:  # whoever reads it says so
+                    look.sizes[found.path] = self._written_bytes(source, found)
             return True
         known = look.gzips.get(found.inode)
         if known is not None and _is_untouched(found, known):  # the file was whole when it became a log file
@@ -128,15 +146,18 @@ class Contents:
 
     def same_content(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
         """Whether it begins as the file did, and holds what was read and seen last (protocol D1, D2)."""
-        size_bytes = look.sizes[found.path]
-        if found in look.withheld or size_bytes < max(file.offset_bytes, file.size_bytes):
+        known_bytes = max(file.offset_bytes, file.size_bytes)
+        size_bytes = look.sizes.get(found.path, known_bytes)  # one that merely grew is measured here
+        if found in look.withheld or size_bytes < known_bytes:
             return False
         if self.folder.is_immutable:
             return found.inode == file.file.inode
         unchanged_gzip = found.inode == file.file.inode and _is_untouched(found, file)
         try:
             with self.folder.open(found) as source:
-                if not has_head(source, file.file):
+                if found.path not in look.sizes:
+                    look.sizes[found.path] = size_bytes = self._written_bytes(source, found, known_bytes)
+                if size_bytes < known_bytes or not has_head(source, file.file):
                     return False
                 if not unchanged_gzip and not (has_tail(source, file) and has_seen_end(source, file)):
                     return False

@@ -17,7 +17,7 @@ from pathlib import Path
 from photon.logs.discovery import FoundFile, is_text, stat_file, strip_gz
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.formats.utf16 import text_bytes
-from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of
+from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of, written_bytes
 from photon.process.clock import MICROSECONDS
 
 MOST_HELD = 256  # files held; a process may have 1,024 open where nobody has changed that
@@ -44,7 +44,7 @@ class _Held:
         """A file that is not compressed, as its offsets count, and its length."""
         mark = file.utf16_mark
         source = source_of(FileBytes(self.descriptor), compressed=False, utf16_mark=mark)
-        return source, text_bytes(self.size_bytes) if mark else self.size_bytes
+        return source, text_bytes(self.size_bytes) if mark else written_bytes(source, self.size_bytes)
 
 
 class OpenFiles:

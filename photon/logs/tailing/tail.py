@@ -17,6 +17,7 @@ from photon.logs.formats.dialect import dialect_of
 from photon.logs.formats.records import record_rules
 from photon.logs.source import (
     UNREADABLE,
+    Beginning,
     Head,
     LogsUnavailable,
     end_hash,
@@ -94,6 +95,7 @@ class LogTail:
         self._unseen = UnseenRotations()
         # Numbers of the files that the last look did not find, with `Ends.latest_us` of the first such look.
         self._missing: dict[int, int] = {}
+        self._preallocated: set[int] = set()  # numbers of files that are written to within their sizes
         self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
         self._failed_cuts: dict[int, FileProblem] = {}  # file number -> problem, until a cut succeeds
 
@@ -176,9 +178,11 @@ class LogTail:
             file = look.files.get(number)
             if before is None or file is None or file.state != "open" or before.inode != now.inode:
                 others.append(now)
-            elif now is before or now == before:
+            elif (now is before or now == before) and number not in self._preallocated:
                 look.present.add(number)
-            elif now.size_bytes > before.size_bytes and self._merely_grew(look, now, file):
+            elif (now.size_bytes > before.size_bytes or number in self._preallocated) and self._merely_grew(
+                look, now, file
+            ):
                 self._found_again(look, file, now)
             else:
                 if now.size_bytes == before.size_bytes:
@@ -187,7 +191,7 @@ class LogTail:
         return others
 
     def _merely_grew(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
-        look.sizes[found.path] = self._contents.size_bytes(found.size_bytes)
+        look.sizes.pop(found.path, None)
         return not found.compressed and self._contents.same_content(look, found, file)
 
     def _match(
@@ -309,6 +313,8 @@ class LogTail:
         try:
             with self._folder.open(found) as source:
                 is_closed = look.final or self._folder.is_immutable
+                if self._contents.is_preallocated(look, found):
+                    source = Beginning(source, size_bytes)
                 head = read_head(source, dialect_of(self._log), self._line_limit_bytes, is_closed)
                 if not (found.compressed or self._folder.is_immutable):
                     look.ends[found.path] = end_hash(source, size_bytes)
@@ -338,6 +344,10 @@ class LogTail:
 
     def _remember(self, look: Look, found: FoundFile, number: int) -> None:
         look.present.add(number)
+        if self._contents.is_preallocated(look, found):
+            self._preallocated.add(number)
+        else:
+            self._preallocated.discard(number)
         self._known[found.path] = found, number
 
     def _backlog(self, look: Look) -> dict[int, int]:
@@ -369,6 +379,8 @@ class LogTail:
                 ):
                     self._known.pop(file.path, None)
                     return None
+                if file.number in self._preallocated:
+                    source = Beginning(source, tracked.size_bytes)
                 is_closed = final or self._folder.is_immutable  # an unterminated last line is whole
                 is_rest = self._is_left_as_a_whole(tracked, budget_bytes, size_bytes)
                 if is_rest and (cut := cut_to_end(source, tracked)) is not None:
