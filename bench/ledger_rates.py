@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 
 from bench.timing import timed
+from infra.servers.dynamodb import ServerKind
 from infra.servers.stores import StoreServer, store_servers
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter, Endpoint, ForeignLog, PrimaryLog, Registry
@@ -25,7 +26,6 @@ from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Mask
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import init_registry
-from photon.registry.servers.local_supervisor import ServerKind
 from photon.registry.stores.opening import open_positions
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view import View

@@ -15,9 +15,9 @@ from typing import Any
 
 from bench import distant_clients, ledger_costs, small_entries, view_sizes
 from bench.ledger_rates import LedgerRates, measure_ledgers
+from infra.servers.dynamodb import ServerKind
 from infra.servers.stores import is_available
 from photon.pipeline.sections import Registry
-from photon.registry.servers.local_supervisor import ServerKind
 
 # The speed of answers is measured, not when a busy machine gives them up.
 PATIENT = Registry(total_timeout=timedelta(seconds=100))

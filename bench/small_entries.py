@@ -24,7 +24,7 @@ from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import init_registry, positions_at
 from photon.registry.stores.copies import Copy, Key, NoReply, ledger_key
-from photon.registry.stores.dynamo import WRITTEN_AT_ONCE
+from photon.registry.stores.endpoint import WRITTEN_AT_ONCE
 from photon.registry.stores.opening import upkeep_stores
 from photon.upkeep.repair import plan_repair
 

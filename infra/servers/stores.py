@@ -15,10 +15,10 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from infra.servers.dynamodb import ServerKind, answers, server_command, use_write_ahead_log
 from infra.servers.process import ServerProcess
 from photon.errors import UserError
 from photon.registry.address import LOCAL_REGION
-from photon.registry.servers.local_supervisor import ServerKind, answers, server_command, use_write_ahead_log
 
 
 class StoreServer(ServerProcess):

@@ -30,7 +30,6 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.operating_system import handled_by
 from photon.process.readable import counted
-from photon.registry.opening import close_registries
 from photon.verification.stored_reports import StoredReport, newest
 
 LONGEST_SECONDS = 540.0  # all phases of a demo at their bounds; its traffic is stopped long before
@@ -249,10 +248,7 @@ class Demo:
         """Return people's decisions, asked for only where nobody runs a datacenter: they may say why."""
         if all(holder_of(place.state) for place in self.pipeline.datacenters.values()):
             return Decisions()
-        try:
-            return decisions_seen(self.pipeline)
-        finally:
-            close_registries()  # only a look: a local registry's server may end
+        return decisions_seen(self.pipeline)
 
     def _show(self, facts: Facts) -> None:
         if facts.now_us - self._shown_us >= SHOW_SECONDS * MICROSECONDS:

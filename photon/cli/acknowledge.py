@@ -29,7 +29,7 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
     are read, records that are mended are joined. What comes later is told. Run it where the state folder
     is, beside a join or not; elsewhere it ends with 3.
     """
-    with opened(pipeline_file, dry_run) as pipeline:
+    with opened(pipeline_file) as pipeline:
         from photon.process.clock import SystemClock
         from photon.state.losses import plan_acknowledgement
         from photon.upkeep.plans import carry_out

@@ -35,7 +35,7 @@ GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
             ("acknowledge",): "Say that you know what a datacenter has lost.",
             ("retire",): "Give a datacenter up for good.",
         },
-        "registry": {("registry",): "Its init, state, repair, reshard, gc, refill."},
+        "registry": {("registry",): "Its init, state, backup, repair, reshard, gc, refill."},
         "tables": {
             ("compact",): "Keep the tables of a pipeline fit.",
             ("unmatched",): "Write the primaries that no event was joined with.",

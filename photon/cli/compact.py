@@ -36,7 +36,7 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
     No row changes. Data files stay for a week after they left a table, so readers that are open go on. May be
     stopped and run again at any moment.
     """
-    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
         from photon.upkeep.compact import plan_compaction
         from photon.upkeep.plans import carry_out

@@ -72,7 +72,7 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
     its rows don't count any more, and all of its events are free: the others are verified, and ordered to
     join again what they called joined by it. Refused while its lake can be read. May be killed and run again.
     """
-    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.retire import plan_retire

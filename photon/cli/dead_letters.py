@@ -72,7 +72,7 @@ def dead_letters(
         raise click.UsageError("expected one of --mend, --mend-file and --export")
     if dry_run and function is None and mend_file is None:
         raise click.UsageError("--dry-run goes with --mend or --mend-file: without them nothing is ordered")
-    with opened(pipeline_file, dry_run) as pipeline:
+    with opened(pipeline_file) as pipeline:
         names = chosen(pipeline, datacenter)
         if export is not None:
             print_result(*_export(pipeline, names, reason, export), as_json)

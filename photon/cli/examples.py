@@ -86,6 +86,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon registry gc pipeline.yaml",
         ),
         "registry init": ("photon registry init pipeline.yaml",),
+        "registry backup": ("photon registry backup pipeline.yaml backup/registry",),
         "registry refill": (
             "photon registry refill pipeline.yaml --dry-run",
             "photon registry refill pipeline.yaml",

@@ -9,7 +9,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -181,25 +180,20 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 
 
 @contextmanager
-def opened(pipeline_file: Path, dry_run: bool = False) -> Iterator[Pipeline]:
-    """The pipeline of a command that asks its registry; with logs and errors as all commands have them.
-
-    A dry run leaves no process behind: it ends once the local registry that it has started has stopped.
-    """
+def opened(pipeline_file: Path) -> Iterator[Pipeline]:
+    """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
     log_to_stderr()
     with expected_errors():
         from photon.pipeline.file import load_pipeline
         from photon.process.in_time import NotInTime, Question
         from photon.registry.opening import close_registries
-        from photon.registry.servers.local_server import STOPS_WITHIN_SECONDS
 
         try:
             yield load_pipeline(pipeline_file)
         finally:
             # One that hangs ends with the process.
             with suppress(NotInTime):
-                closing = Question(partial(close_registries, see_servers_stop=dry_run))
-                closing.answer(STOPS_WITHIN_SECONDS if dry_run else CLOSE_SECONDS)
+                Question(close_registries).answer(CLOSE_SECONDS)
 
 
 @contextmanager

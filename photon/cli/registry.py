@@ -76,7 +76,7 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     From a majority of the others, while joins go on. May be killed and run again: then it goes on where it
     stopped.
     """
-    with opened(pipeline_file, dry_run) as pipeline:
+    with opened(pipeline_file) as pipeline:
         from photon.upkeep.repair import plan_repair
 
         plan = plan_repair(pipeline, url, anew)
@@ -91,6 +91,15 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     print_outcome(asdict(done), [says], dry_run, as_json)
 
 
+def _pipeline_and_folder(
+    ctx: click.Context, parameter: click.Parameter, words: Sequence[str]
+) -> tuple[Path, Path]:
+    if not words:
+        raise click.UsageError("FOLDER is missing: where the copy is to be")
+    *files, folder = words
+    return pipeline_file_of(ctx, parameter, [Path(file) for file in files]), Path(folder)
+
+
 @registry.command(epilog=epilog_of("registry refill"))
 @pipeline_argument
 @dry_run_option
@@ -102,7 +111,7 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     logs again, and joins what has no row. Changes nothing if the registry lacks nothing. May be killed and
     run again; until it has run to its end no datacenter joins. Exit status 1 if an event has two rows.
     """
-    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.refill import plan_refill
@@ -112,6 +121,22 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
         )
     print_outcome(done.as_dict(), _refill_lines(done, dry_run, pipeline), dry_run, as_json)
     sys.exit(VIOLATION if done.doubles else DONE)
+
+
+@registry.command(epilog=epilog_of("registry backup"))
+@click.argument("words", nargs=-1, metavar="[PIPELINE] FOLDER", callback=_pipeline_and_folder)
+@json_option
+def backup(words: tuple[Path, Path], as_json: bool) -> None:
+    """Copy PIPELINE's local registry into FOLDER, with all that was claimed so far, while joins go on.
+
+    The copy has all pipelines of the registry. A file that is there is never replaced.
+    """
+    pipeline_file, folder = words
+    with opened(pipeline_file) as pipeline:
+        from photon.registry.opening import copy_registry
+
+        copy = str(copy_registry(pipeline, folder))
+    print_result({"copy": copy}, f"the registry is copied to {copy}", as_json)
 
 
 def _refill_lines(done: Refilled, dry_run: bool, pipeline: Pipeline) -> list[str]:
@@ -217,7 +242,7 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
     A single word is LEDGERS if it is a number; ./4 is a file.
     """
     pipeline_file, ledgers = words
-    with opened(pipeline_file, dry_run) as pipeline:
+    with opened(pipeline_file) as pipeline:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.reshard import plan_reshard
@@ -249,7 +274,7 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     Dagster's). Ids go with all of their generation of ledgers. Joins go on; may be killed and run again. Exit
     status 3 if the registry did not answer on the way: the next pass goes on.
     """
-    with opened(pipeline_file, dry_run) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
         from photon.registry.opening import open_reader
         from photon.upkeep.gc import plan_gc

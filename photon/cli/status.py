@@ -46,18 +46,12 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
     command that ends it.
     """
     with opened(pipeline_file) as pipeline:
-        from photon.registry.opening import endpoints_of, start_servers
-
-        if pipeline.registry_folder.exists():
-            start_servers(endpoints_of(pipeline))  # while the rest is imported
-
         from photon.dispatcher.shift.people import beside_states, decisions_in_time
         from photon.health.overall import look_at_all, overall
         from photon.process.clock import SystemClock
         from photon.process.in_time import NotInTime, Question
         from photon.verification.availability.report import ALL, report_of
 
-        # First what the registry is not asked for: a local one is about to start.
         availability = Question(lambda: report_of(pipeline))
         decisions = beside_states(pipeline, decisions_in_time(pipeline, within / 2))
         found, errors = look_at_all(pipeline, SystemClock(), decisions, within / 2)

@@ -52,7 +52,7 @@ def page_of(pipeline: Pipeline, access: Access, clock: Clock, offered: Offered) 
     points = {name: Points(pipeline, name, clock) for name in pipeline.datacenters}
     now = Now(pipeline, registry, points, clock, offered)
     history, records = History(pipeline, now, points, clock), Records(pipeline, clock, offered)
-    events = Events(pipeline, registry, offered)
+    events = Events(pipeline, offered)
     answers: dict[str, Callable[[Asked], Awaitable[dict[str, Any]]]] = {
         "/api/now": lambda asked: now.answer(),
         "/api/history": lambda asked: history.answer(_whole(asked, "from_us"), _whole(asked, "to_us")),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from photon.page.asking import InTurn
 from photon.page.now import Offered
 from photon.page.refusals import BadRequest
-from photon.page.registry import RegistrySeen
 from photon.pipeline.file import Pipeline
 from photon.process.clock import in_us
 from photon.process.readable import counted
@@ -34,8 +34,8 @@ Moment = dict[str, Any]
 class Events:
     """Traces events, one at a time: it reads whole logs."""
 
-    def __init__(self, pipeline: Pipeline, registry: RegistrySeen, offered: Offered) -> None:
-        self._pipeline, self._registry, self._offered = pipeline, registry, offered
+    def __init__(self, pipeline: Pipeline, offered: Offered) -> None:
+        self._pipeline, self._offered = pipeline, offered
         self._traces = InTurn("a trace")
 
     async def answer(self, event_id: str) -> dict[str, Any]:
@@ -46,10 +46,7 @@ class Events:
                 f"the id has {counted(size_bytes, 'byte')}; expected 1 to {MOST_ID_BYTES:,}: ?id=c42"
             )
 
-        def ask() -> Trace:
-            with self._registry.in_use():
-                return trace(self._pipeline, event_id)
-
+        ask = partial(trace, self._pipeline, event_id)
         found = await self._traces.answer(ask, TRACE_SECONDS, WAIT_SECONDS)
         return {**told(found), "commands": self._offered(found.what_to_do)}
 

@@ -6,32 +6,34 @@ import logging
 import os
 import shlex
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import Clock
-from photon.process.in_time import Question
 from photon.registry.address import EndpointAddress, LedgersAddress, table_name
 from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.positions import Positions
 from photon.registry.register import MOST_LEDGERS, Generation, Members, Register
-from photon.registry.servers.local_server import has_data
-from photon.registry.stores.directory import TABLE_SECONDS, Directory
 from photon.registry.stores.finding import RegistryFound, ask_stores, require_distinct_stores
-from photon.registry.stores.opening import leave_servers, open_positions, server_of
+from photon.registry.stores.opening import endpoint_at, open_positions
 from photon.registry.stores.positions import StorePositions
+from photon.registry.stores.sqlite.file import RegistryFile
+from photon.registry.stores.sqlite.problems import NoAnswer
 from photon.registry.view import View, catch_up, current_register
 from photon.registry.view_store import VIEW_FILE, ViewStore, read_so_far, read_stored
 from photon.tokens import new_id
 
 log = logging.getLogger(__name__)
 
+BACKUP_SECONDS = 5.0  # of waiting for a turn
+MAKING_SECONDS = 120.0  # others may be making it too
 GRACE_SECONDS = 1.5  # for a minority of the endpoints, where a majority has answered
 RUNS_FOLDER = "view"  # has a view's runs, below the datacenter's work place
 
@@ -78,9 +80,7 @@ def find_registry(pipeline: Pipeline, grace_seconds: float | None = None) -> Led
     belong together, RegistryUnavailable if too few endpoints answer.
     """
     endpoints = endpoints_of(pipeline)
-    # A server that is started where there is no data would make an empty registry.
-    can_be_there = pipeline.registry.endpoints != "local" or has_data(pipeline.registry_folder)
-    found = ask_stores(pipeline, endpoints, grace_seconds) if can_be_there else None
+    found = ask_stores(pipeline, endpoints, grace_seconds)
     if found is None:
         places = ", ".join(map(str, endpoints))
         makes_it = "join" if pipeline.registry.endpoints == "local" else "registry init"
@@ -108,11 +108,11 @@ def endpoints_of(pipeline: Pipeline) -> tuple[EndpointAddress, ...]:
 
 
 def _make(pipeline: Pipeline, endpoints: tuple[EndpointAddress, ...], clock: Clock) -> None:
-    tables = [Directory(endpoint, clock).ensure_table_of(pipeline.name) for endpoint in endpoints]
+    tables = [endpoint_at(endpoint).directory.ensure_table_of(pipeline.name) for endpoint in endpoints]
     require_distinct_stores(pipeline, endpoints, tables)
     members = Members(1, tuple(table.removeprefix(table_name(pipeline.name, "")) for table in tables))
     # Others may be making it at the same moment, and outbid us for a while.
-    patient = pipeline.registry.model_copy(update={"total_timeout": timedelta(seconds=TABLE_SECONDS)})
+    patient = pipeline.registry.model_copy(update={"total_timeout": timedelta(seconds=MAKING_SECONDS)})
     positions = open_positions(LedgersAddress(pipeline.name, endpoints, members, patient), clock)
     try:
         positions.create(first_register(pipeline, members))
@@ -152,6 +152,20 @@ def _checked(
             f" Put those settings back; or begin anew, with everything joined again: {begin_anew(pipeline)}"
         )
     return address
+
+
+def copy_registry(pipeline: Pipeline, folder: Path) -> Path:
+    """Copy a local registry into a folder: the file that is made. WrongUsage, RegistryUnavailable."""
+    if pipeline.registry.endpoints != "local":
+        raise WrongUsage(
+            f"{pipeline.file} names endpoints: stop each and copy its folder, or use what AWS has for backups"
+        )
+    try:
+        return RegistryFile(pipeline.registry_folder).copy_to(folder, BACKUP_SECONDS)
+    except FileExistsError as error:
+        raise WrongUsage(f"{error.filename} is there already: name another folder") from error
+    except NoAnswer as error:
+        raise RegistryUnavailable(f"the local registry can't be copied: {error}") from error
 
 
 def begin_anew(pipeline: Pipeline) -> str:
@@ -257,23 +271,12 @@ def runs_of(place: Datacenter) -> Location:
     return place.work_place / RUNS_FOLDER
 
 
-def start_servers(endpoints: Iterable[EndpointAddress]) -> None:
-    """Begin to start the local ones, on threads: whoever asks them soon waits less, and is told of errors."""
-    for endpoint in endpoints:
-        if (server := server_of(endpoint)) is not None:
-            Question(server.ensure)
-
-
-def close_registries(see_servers_stop: bool = False) -> None:
-    """Close all that this process has opened; a local server that nobody else uses stops.
-
-    `see_servers_stop`: wait for that, as far as this process has started it.
-    """
+def close_registries() -> None:
+    """Close all that this process has opened."""
     with _lock:
         for positions in _opened.values():
             positions.close()
         _opened.clear()
-        leave_servers(see_servers_stop)
 
 
 @contextmanager

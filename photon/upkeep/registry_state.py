@@ -25,7 +25,7 @@ from photon.registry.opening import find_registry, open_reader, read_register
 from photon.registry.positions import Positions, Unconfirmed
 from photon.registry.register import Members, Register
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, ledger_key
-from photon.registry.stores.dynamo import DynamoStore, StoreSize
+from photon.registry.stores.endpoint import StoreSize, UpkeepStore
 from photon.registry.stores.opening import ADMIN_TIMEOUT, upkeep_stores
 from photon.registry.view import View, newest_states
 
@@ -289,7 +289,7 @@ def _in_time(
 
 
 def _probed(
-    slot: int, name: tuple[str, str], store: DynamoStore, members: Members, ends: Mapping[str, int]
+    slot: int, name: tuple[str, str], store: UpkeepStore, members: Members, ends: Mapping[str, int]
 ) -> EndpointState:
     state = EndpointState(slot + 1, *name, "up")
     if slot in members.down:

@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import Any
 
 from photon.pipeline.file import Pipeline
-from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
 from photon.registry.address import LedgersAddress, table_name
 from photon.registry.appending import append, everywhere
@@ -33,9 +32,9 @@ from photon.registry.register import Members, Register, with_slot_down, with_slo
 from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.copying import Copying
 from photon.registry.stores.decisions import count_answers, majority
-from photon.registry.stores.directory import Directory, StoreSilent, new_incarnation
+from photon.registry.stores.endpoint import Directory, StoreSilent, new_incarnation
 from photon.registry.stores.finding import ask_store
-from photon.registry.stores.opening import upkeep_stores
+from photon.registry.stores.opening import endpoint_at, upkeep_stores
 from photon.registry.stores.positions import StorePositions
 from photon.upkeep.plans import Say, silent
 
@@ -74,7 +73,7 @@ class _Repairing:
 
     def __post_init__(self) -> None:
         self.positions: StorePositions = positions_at(self.address)
-        self.directory = Directory(self.address.endpoints[self.slot], SystemClock())
+        self.directory = endpoint_at(self.address.endpoints[self.slot]).directory
 
     def run(self, url: str, anew: bool) -> Repair:
         members = self.positions.read_register().members
@@ -344,5 +343,5 @@ def plan_repair(pipeline: Pipeline, url: str, anew: bool = False) -> RepairPlan:
         table, problem = None, f"{own.problem} ({own.reason})"
     else:
         table, problem = own.table, ""
-        refuse_other_stores(pipeline, address, slot, Directory(address.endpoints[slot], SystemClock()), table)
+        refuse_other_stores(pipeline, address, slot, endpoint_at(address.endpoints[slot]).directory, table)
     return RepairPlan(pipeline, address, slot, anew, url, is_down, table, problem, silent_others)

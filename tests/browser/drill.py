@@ -16,10 +16,10 @@ from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import generating
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
-from photon.registry.servers.local_server import running_server
 from photon.storage.delta import is_table, open_table
 from tests.e2e.photon_process import PHOTON, photon
 from tests.e2e.process_marks import soon
+from tests.support.registry_writer import writing_in
 from tests.support.stopped_processes import stopped
 
 LIVE_SECONDS = 3_600.0  # longer than all tests together
@@ -76,10 +76,8 @@ class Drill:
 
     @contextmanager
     def registry_stands_still(self) -> Iterator[None]:
-        """The registry's server takes connections and answers none."""
-        server = running_server(self.pipeline.registry_folder)
-        assert server is not None
-        with stopped(server.server_pid):
+        """A process stands still in the middle of a transaction of the registry."""
+        with writing_in(self.pipeline.registry_folder) as process, stopped(process):
             yield
 
     def ids(self, name: str) -> list[str]:

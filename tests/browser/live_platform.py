@@ -25,11 +25,11 @@ from orchestration.demo.traffic_process import generating
 from photon.dispatcher.shift.lease import holder_of, lease_status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
-from photon.registry.servers.local_server import running_server
 from photon.storage.delta import is_table
 from photon.upkeep.backfill.days import day_of
 from photon.verification.days import DAY_US
 from tests.e2e.process_marks import soon
+from tests.support.registry_writer import writing_in
 from tests.support.stopped_processes import stopped
 
 PIPELINE = "search_clicks"
@@ -152,10 +152,8 @@ class LivePlatform:
 
     @contextmanager
     def registry_stands_still(self) -> Iterator[None]:
-        """The registry's server takes connections and answers none."""
-        server = running_server(self.stack.folder.path / "state" / "registry")
-        assert server is not None
-        with stopped(server.server_pid):
+        """A process stands still in the middle of a transaction of the registry."""
+        with writing_in(self.stack.folder.path / "state" / "registry") as process, stopped(process):
             yield
 
     def wait_until_well(self) -> None:

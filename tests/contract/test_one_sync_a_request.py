@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infra.servers.dynamodb import ServerKind, answers, server_command
 from infra.servers.process import START_SECONDS, free_steady_port
 from infra.servers.stores import dynamodb_client, is_available
 from photon.registry.address import LOCAL_REGION
-from photon.registry.servers.local_supervisor import ServerKind, answers, server_command
 from photon.registry.stores.copies import Done, Insert, Key
 from photon.registry.stores.dynamo import LEDGER_TABLE, DynamoStore
 

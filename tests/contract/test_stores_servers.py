@@ -1,4 +1,7 @@
-"""Positions on real servers: one and three dynoxide, DynamoDB Local; killed, stalled, and put back."""
+"""Positions on real stores: one file of SQLite, one and three dynoxide, DynamoDB Local.
+
+And servers that are killed, stalled, and put back; what befalls a file is in `test_stores_sqlite`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from photon.registry.address import LedgersAddress
 from photon.registry.entry import Entry, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryMissing
 from photon.registry.form import checksum, encode
-from photon.registry.opening import close_registries, find_registry, init_registry
+from photon.registry.opening import find_registry, init_registry
 from photon.registry.positions import Chosen
 from photon.registry.register import with_dropped, with_generation
 from photon.registry.stores.opening import open_positions
@@ -49,8 +52,10 @@ def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
         yield server
 
 
-@pytest.fixture(params=["one", "three", "dynamodb-local"])
-def urls(request: pytest.FixtureRequest) -> list[str]:
+@pytest.fixture(params=["sqlite", "one", "three", "dynamodb-local"])
+def urls(request: pytest.FixtureRequest, tmp_path: Path) -> list[str] | Path:
+    if request.param == "sqlite":
+        return tmp_path
     if request.param == "dynamodb-local":
         return [request.getfixturevalue("dynamodb").url]
     running = request.getfixturevalue("servers")
@@ -71,12 +76,12 @@ def opened() -> Iterator[Opened]:
         one.close()
 
 
-def new_ledgers(urls: Sequence[str], settings: Registry = SETTINGS) -> LedgersAddress:
+def new_ledgers(urls: Sequence[str] | Path, settings: Registry = SETTINGS) -> LedgersAddress:
     """Ledgers of a new pipeline at these servers."""
     return init_registry(new_pipeline(urls, settings), SystemClock())
 
 
-def new_pipeline(urls: Sequence[str], settings: Registry = SETTINGS) -> Pipeline:
+def new_pipeline(urls: Sequence[str] | Path, settings: Registry = SETTINGS) -> Pipeline:
     return pipeline_over(urls, settings, f"events-{uuid.uuid4().hex[:8]}")
 
 
@@ -93,13 +98,13 @@ def large_entry(before: bytes, seed: int) -> bytes:
 # -- one, three, DynamoDB Local
 
 
-def test_entries_are_chosen_and_read_by_another_client(urls: list[str], opened: Opened) -> None:
+def test_entries_are_chosen_and_read_by_another_client(urls: list[str] | Path, opened: Opened) -> None:
     address = new_ledgers(urls)
     values = append(opened(address), 5)
     assert read_all(opened(address)) == values
 
 
-def test_large_entries_come_page_by_page_as_they_were_written(urls: list[str], opened: Opened) -> None:
+def test_large_entries_come_page_by_page_as_they_were_written(urls: list[str] | Path, opened: Opened) -> None:
     address = new_ledgers(urls)
     client, values = opened(address), [b""]
     for position in range(14):  # a page has a megabyte
@@ -109,14 +114,14 @@ def test_large_entries_come_page_by_page_as_they_were_written(urls: list[str], o
     assert read_all(opened(address)) == values[1:]
 
 
-def test_who_comes_second_is_told_the_value_that_is_there(urls: list[str], opened: Opened) -> None:
+def test_who_comes_second_is_told_the_value_that_is_there(urls: list[str] | Path, opened: Opened) -> None:
     address = new_ledgers(urls)
     first, second = large_entry(b"", 1), large_entry(b"", 2)
     assert offered(opened(address).attempt(), 0, first) == Chosen(first)
     assert offered(opened(address).attempt(), 0, second) == Chosen(first)
 
 
-def test_what_was_dropped_is_forgotten_at_every_store(urls: list[str], opened: Opened) -> None:
+def test_what_was_dropped_is_forgotten_at_every_store(urls: list[str] | Path, opened: Opened) -> None:
     address = new_ledgers(urls)
     client = opened(address)
     values = append(client, 30)
@@ -131,36 +136,25 @@ def test_what_was_dropped_is_forgotten_at_every_store(urls: list[str], opened: O
 # -- making
 
 
-def test_ledgers_are_made_once_and_found_again(urls: list[str]) -> None:
+def test_ledgers_are_made_once_and_found_again(urls: list[str] | Path) -> None:
     pipeline = new_pipeline(urls)
     address = init_registry(pipeline, SystemClock())
     assert init_registry(pipeline, SystemClock()) == address == find_registry(pipeline)
 
 
-def test_ledgers_are_not_found_where_none_were_made_or_for_other_settings(servers: list[StoreServer]) -> None:
-    urls = [server.url for server in servers]
-    address = new_ledgers(urls)
-    with pytest.raises(RegistryMissing, match=r"photon registry init /nowhere/events\.yaml.*registry refill"):
-        find_registry(new_pipeline(urls))
+def test_ledgers_are_not_found_where_none_were_made_or_for_other_settings(urls: list[str] | Path) -> None:
+    address, other = new_ledgers(urls), new_pipeline(urls)
+    with pytest.raises(RegistryMissing, match=rf"photon registry init {other.typed}.*registry refill"):
+        find_registry(other)
     with pytest.raises(RegistryMismatch, match="other settings"):
         find_registry(pipeline_over(urls, SETTINGS, address.pipeline, id_="another"))
 
 
-def test_two_that_make_ledgers_at_once_make_the_same(servers: list[StoreServer]) -> None:
-    pipeline = new_pipeline([server.url for server in servers])
+def test_two_that_make_ledgers_at_once_make_the_same(urls: list[str] | Path) -> None:
+    pipeline = new_pipeline(urls)
     with ThreadPoolExecutor(2) as pool:
         one, other = pool.map(lambda _: init_registry(pipeline, SystemClock()), range(2))
     assert one == other
-
-
-def test_ledgers_in_a_folder_start_their_server_and_stop_it(opened: Opened, tmp_path: Path) -> None:
-    local = pipeline_over((), SETTINGS).model_copy(update={"file": tmp_path / "events.yaml"})
-    local = local.model_copy(update={"registry": local.registry.model_copy(update={"endpoints": "local"})})
-    address = init_registry(local, SystemClock())
-    values = append(opened(address), 2)
-    close_registries()
-    assert read_all(opened(address)) == values
-    close_registries()
 
 
 # -- one of three that fails
@@ -236,11 +230,13 @@ def test_a_server_put_back_to_an_older_copy_hides_nothing_that_is_not_noticed(
 
 
 @pytest.mark.parametrize("each", [20, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["sqlite", "three"])
 def test_positions_have_one_value_each_for_all_readers_and_ever(
-    servers: list[StoreServer], opened: Opened, each: int
+    kind: str, request: pytest.FixtureRequest, opened: Opened, tmp_path: Path, each: int
 ) -> None:
     """Eight threads append to four ledgers; two of three servers are killed under way, and come back."""
-    address = new_ledgers([server.url for server in servers])
+    servers = request.getfixturevalue("servers") if kind == "three" else []
+    address = new_ledgers([server.url for server in servers] or tmp_path)
     ledgers = [LedgerId(0, number) for number in range(4)]
 
     def write(seed: int) -> list[tuple[LedgerId, list[bytes]]]:
@@ -249,7 +245,7 @@ def test_positions_have_one_value_each_for_all_readers_and_ever(
 
     with ThreadPoolExecutor(8) as pool:
         writing = [pool.submit(write, seed) for seed in range(8)]
-        for out in (2, 0):
+        for out in (2, 0) if servers else ():
             servers[out].kill()
             servers[out].start()
     found = {ledger: read_all(opened(address), ledger) for ledger in ledgers}

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from photon.registry.servers.local_server import is_supervised
 from tests.documents import Block, blocks
 from tests.e2e.one_query import log_clicks, one_query
 from tests.e2e.photon_process import joined_rows, photon
-from tests.e2e.process_marks import soon
 from tests.e2e.test_documents import follow
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -25,13 +23,6 @@ JOIN = ("--until-idle", "--engine", "local")
 def click(pipeline: Path, first: int, end: int) -> None:
     """Log these clicks."""
     log_clicks(pipeline, *(f"c{n}" for n in range(first, end)))
-
-
-def registry_at_rest(pipeline: Path) -> Path:
-    """Wait until the local registry's server has ended, soon after its last user; return its folder."""
-    folder = pipeline.parent / "state" / "registry"
-    assert soon(lambda: not is_supervised(folder)), "its server goes on"
-    return folder
 
 
 def must_have(pipeline: Path, clicks: int) -> None:
@@ -67,7 +58,7 @@ def test_a_registry_that_is_deleted_is_made_anew_and_filled(tmp_path: Path) -> N
     pipeline = one_query(tmp_path)
     click(pipeline, 0, 20)
     photon("join", pipeline, *JOIN)
-    shutil.rmtree(registry_at_rest(pipeline))
+    shutil.rmtree(pipeline.parent / "state" / "registry")
     click(pipeline, 10, 30)
     refused = photon("join", pipeline, *JOIN, status=3)
     assert f"photon registry init {pipeline}, then photon registry refill {pipeline}" in refused.stderr

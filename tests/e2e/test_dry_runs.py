@@ -19,7 +19,7 @@ from photon.dispatcher.shift.run import run_shift
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
-from photon.registry.servers.local_supervisor import DATABASES
+from photon.registry.stores.sqlite.file import DATABASE
 from tests.support.local_servers import local_server
 
 pytestmark = pytest.mark.server
@@ -73,7 +73,7 @@ def world_in(folder: Path, endpoints: str = "local") -> Path:
     init_registry(pipeline, SystemClock())
     for name in ("east", "west"):
         run_shift(pipeline, name, "complete")
-    close_registries(see_servers_stop=True)
+    close_registries()
     return file
 
 
@@ -87,7 +87,7 @@ def contents(folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if path.name in DATABASES.values():
+        if path.name == DATABASE:
             with closing(sqlite3.connect(path)) as database:
                 found[name] = list(database.iterdump())
         elif path.is_dir():

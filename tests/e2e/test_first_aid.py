@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.lease import lease_status_of
 from tests.e2e.photon_process import PATIENCE_SECONDS, photon, running
-from tests.support.local_servers import local_server
+from tests.support.registry_writer import writing_in
 from tests.support.stopped_processes import stopped
 
 WITHIN = ("--within", "2")
@@ -24,14 +22,13 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Iterator[Path]:
-    """A pipeline of one datacenter that has joined, whose local registry runs."""
+def pipeline(tmp_path: Path) -> Path:
+    """A pipeline of one datacenter that has joined."""
     traffic = Traffic(1, ("east",), duration_seconds=2)
     file = traffic.write_pipeline(tmp_path, "aid")
     traffic.write_all(tmp_path)
-    with local_server(tmp_path / "state" / "registry"):
-        photon("join", file, "--until-idle", "--engine", "local")
-        yield file
+    photon("join", file, "--until-idle", "--engine", "local")
+    return file
 
 
 def said_by(*command: str, file: Path) -> str:
@@ -42,15 +39,21 @@ def said_by(*command: str, file: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_registry_server_that_is_stopped_is_named_with_the_command_that_has_it_go_on(
+@pytest.mark.parametrize("command", [*COMMANDS, ("hold",), ("resume",)], ids=" ".join)
+def test_commands_beside_a_process_that_stands_still_while_it_writes_to_the_registry_say_what_they_know(
     pipeline: Path, command: tuple[str, ...]
 ) -> None:
-    server = json.loads((pipeline.parent / "state" / "registry" / "server.json").read_text())["server_pid"]
-    with stopped(server):
-        said = said_by(*command, file=pipeline)
-    assert f"process {server} is stopped: kill -CONT {server} has it go on, kill -9 {server} ends it" in said
-    if command != ("registry", "state"):
+    if command == ("resume",):
+        photon("hold", pipeline, "east")
+    with writing_in(pipeline.parent / "state" / "registry") as writer, stopped(writer):
+        if command[0] in ("hold", "resume"):
+            said = photon(*command, pipeline, "east", status=3).stderr
+        else:
+            said = said_by(*command, file=pipeline)
+    assert f"process {writer} (" in said
+    assert f"holds it, and is stopped: kill -CONT {writer} has it go on" in said
+    assert "kill -9" not in said
+    if command in (("status",), ("trace",)):
         assert "east" in said, "what can be known is told"
 
 

@@ -17,7 +17,6 @@ from photon.registry.opening import close_registries, init_registry
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, line_with, photon, photon_json, running
 from tests.e2e.process_marks import soon
 from tests.e2e.small_disk import SmallDisk
-from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -34,14 +33,13 @@ def what(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def disk(tmp_path: Path, what: str) -> Iterator[SmallDisk]:
-    """A small disk for the lake, or the state; beside it the registry's server, for all commands."""
-    with local_server(tmp_path / "state" / "registry"):
-        try:
-            mounted = SmallDisk(tmp_path / what / "east", SIZES[what])
-        except (subprocess.CalledProcessError, FileNotFoundError):
-            pytest.skip("file systems can't be mounted here: a full disk can't be had")
-        yield mounted
-        mounted.unmount()
+    """A small disk for the lake, or the state; the registry is beside it."""
+    try:
+        mounted = SmallDisk(tmp_path / what / "east", SIZES[what])
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip("file systems can't be mounted here: a full disk can't be had")
+    yield mounted
+    mounted.unmount()
 
 
 def test_a_full_disk_is_named_and_the_join_resumes_when_there_is_room(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,7 +26,6 @@ from tests.e2e.photon_process import (
     wait_for_rows,
 )
 from tests.faulty_s3 import FaultyS3
-from tests.support.local_servers import local_server
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -41,13 +39,6 @@ KILLS = {
 # A join says this first where the store refuses its credentials.
 REFUSED = {"logs": "waits:", "lake": "waits: cannot read the view of the registry"}
 LOCAL = ("--engine", "local")
-
-
-@pytest.fixture(autouse=True)
-def registry(tmp_path: Path) -> Iterator[None]:
-    """One server for all commands of a test; without it each command would start its own."""
-    with local_server(tmp_path / "state" / "registry"):
-        yield
 
 
 def written(folder: Path, url: str, traffic: Traffic, part: str = "logs", more: str = "") -> Path:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from photon.registry.servers.local_server import running_server
 from tests.e2e.one_query import log_clicks, one_query
 from tests.e2e.photon_process import PATIENCE_SECONDS, kill, line_with, photon, running, stop, wait_for_rows
 
@@ -77,9 +76,6 @@ def test_a_kill_a_hold_and_their_marks_are_seen(tmp_path: Path) -> None:
         assert "live" in states
         assert "dead" in states
         assert states[-1] == "on hold"
-        # The page lets go of the registry, so that it stops although the page goes on.
-        registry = tmp_path / "state" / "registry"
-        until(lambda: ask("/api/now") and running_server(registry) is None, "the end of the local registry")
 
 
 def test_a_lake_that_is_away_keeps_nothing_else_from_being_shown(tmp_path: Path) -> None:

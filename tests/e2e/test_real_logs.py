@@ -21,7 +21,6 @@ from tests.e2e.real_logs import (
     RealLogs,
     write_pipeline,
 )
-from tests.support.local_servers import local_server
 
 DATACENTERS = ("east", "west")
 # Small batches, so that there are many of them to be killed in.
@@ -70,14 +69,13 @@ def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
     real_logs.lay_out(tmp_path)
     # Points that only primary or only foreign ranges pass come while there are some.
     points = sorted(FAULT_POINTS, key=lambda name: (name != "task.after_index", not name.startswith("task.")))
-    with local_server(tmp_path / "state" / "registry"):  # else each process would start one of its own
-        for point in points:
-            # The second passing, so that each process also completes a batch, and recovers from the last.
-            # Most closes ride with claims: one by itself comes at the end of a process; so does a release.
-            passing = 1 if point.startswith(("close.", "release.")) else 2
-            command = ("join", pipeline, "-d", "east", "--complete", "--engine", "local")
-            ended = photon(*command, status=None, crash_at=f"{point}:{passing}")
-            assert ended.returncode == -9, f"{point} was passed too seldom: {ended.stdout}{ended.stderr}"
+    for point in points:
+        # The second passing, so that each process also completes a batch, and recovers from the last.
+        # Most closes ride with claims: one by itself comes at the end of a process; so does a release.
+        passing = 1 if point.startswith(("close.", "release.")) else 2
+        command = ("join", pipeline, "-d", "east", "--complete", "--engine", "local")
+        ended = photon(*command, status=None, crash_at=f"{point}:{passing}")
+        assert ended.returncode == -9, f"{point} was passed too seldom: {ended.stdout}{ended.stderr}"
     assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"))
     assert_rows(pipeline, expectation)
 

@@ -35,17 +35,21 @@ def first_register(members: Members, pipeline: str = "events") -> Register:
     return Register(pipeline, "settings", members, generations=(Generation(2),))
 
 
-def pipeline_over(urls: Sequence[str], settings: Registry, name: str = "events", id_: str = "id") -> Pipeline:
-    """A pipeline of two datacenters whose registry these servers keep."""
+def pipeline_over(
+    urls: Sequence[str] | Path, settings: Registry, name: str = "events", id_: str = "id"
+) -> Pipeline:
+    """A pipeline of two datacenters whose registry these servers keep, or the local one below a folder."""
+    is_local = isinstance(urls, Path)
+    endpoints = "local" if is_local else tuple(Endpoint(url=url) for url in urls)
     return Pipeline(
         name=name,
-        file=Path("/nowhere/events.yaml"),
+        file=urls / "events.yaml" if is_local else Path("/nowhere/events.yaml"),
         datacenters={
             dc: Datacenter(logs=Path("l"), lake=Path("k"), state=Path(f"/nowhere/{dc}")) for dc in ("a", "b")
         },
         primary=PrimaryLog(files="*", format="csv", id=("id",), time="t"),
         foreign=ForeignLog(files="*", format="csv", id=(id_,), key=("key",), time="t"),
-        registry=settings.model_copy(update={"endpoints": tuple(Endpoint(url=url) for url in urls)}),
+        registry=settings.model_copy(update={"endpoints": endpoints}),
     )
 
 

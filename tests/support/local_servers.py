@@ -1,4 +1,4 @@
-"""A local registry's server, held for the length of a `with`."""
+"""A server with the DynamoDB API, for the length of a `with`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from photon.registry.servers.local_server import LocalServer, kind_of
-from photon.registry.servers.local_supervisor import ServerKind
+from infra.servers.stores import fastest_kind, store_servers
 
 
 @contextmanager
-def local_server(folder: Path, kind: ServerKind | None = None) -> Iterator[str]:
-    """Hold the folder's server, and yield its URL. `kind` None: the kind whose data is there."""
-    server = LocalServer(folder, kind or kind_of(folder))
-    try:
-        yield server.ensure()
-    finally:
-        server.leave()
+def local_server(folder: Path) -> Iterator[str]:
+    """Run one in the folder, and yield its URL."""
+    with store_servers(fastest_kind(), folder, 1) as (server,):
+        yield server.url

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from photon.registry.address import table_name
-from photon.registry.stores.directory import DIRECTORY, DIRECTORY_TABLE
 from photon.registry.stores.dynamo import LEDGER_TABLE
+from photon.registry.stores.dynamo_directory import DIRECTORY, DIRECTORY_TABLE
 
 INFRA = Path(__file__).parents[2] / "infra"
 PRODUCTION = INFRA / "production"

@@ -6,7 +6,6 @@ Who refuses to run a datacenter because of it is `photon.dispatcher.startup`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -19,8 +18,7 @@ from photon.registry.errors import RegistryMismatch, RegistryMissing
 from photon.registry.known_tables import known_tables
 from photon.registry.opening import endpoints_of, find_registry_soon, positions_at, read_register
 from photon.registry.register import Register, with_unmatched_owner
-from photon.registry.servers.local_server import content_of, hanging, is_starting
-from photon.registry.servers.local_supervisor import START_SECONDS
+from photon.registry.stores.sqlite.lock import holder_in
 from photon.state.database import STATE_FILE
 
 T = TypeVar("T")
@@ -80,17 +78,10 @@ def decisions_of(pipeline: Pipeline) -> Decisions:
 
 
 def asked_in_time(pipeline: Pipeline, ask: Callable[[], T], seconds: float, while_working: bool = False) -> T:
-    """Return what `ask` finds in the registry, or raise as it does; NotInTime if that hangs.
-
-    A local server that is only just starting has its time.
-    """
-    question = Question(ask)
+    """Return what `ask` finds in the registry, or raise as it does; NotInTime if that hangs."""
     try:
-        return question.answer(seconds, while_working)
+        return Question(ask).answer(seconds, while_working)
     except NotInTime as error:
-        if pipeline.registry.endpoints == "local" and is_starting(pipeline.registry_folder):
-            with suppress(NotInTime):
-                return question.answer(START_SECONDS)
         raise NotInTime(silent_registry(pipeline, str(error))) from error
 
 
@@ -116,28 +107,21 @@ def beside_states(pipeline: Pipeline, decisions: Decisions) -> Decisions:
     return replace(decisions, unknown_because=gone, refused_because=gone)
 
 
-# The decisions that were last known, by pipeline file, and for which content of a local registry.
-_seen: dict[Path, tuple[object, Decisions]] = {}
+_seen: dict[Path, Decisions] = {}  # those that were last known, by pipeline file
 
 
 def decisions_seen(pipeline: Pipeline) -> Decisions:
     """Return people's decisions, for a process that looks all the time.
 
-    A local registry is not started for a look while it holds what it held at the last one. While a registry
-    can't be asked, what was known last counts.
+    While a registry can't be asked, what was known last counts.
     """
-    is_local = pipeline.registry.endpoints == "local"
-    content = content_of(pipeline.registry_folder) if is_local else None
-    before = _seen.get(pipeline.file)
-    if before is not None and content is not None and before[0] == content:
-        return before[1]
     try:
         found = decisions_in_time(pipeline)
     except RegistryMismatch:  # the shift says why it can't run
         return Decisions()
     if found.unknown_because is not None:
-        return before[1] if before is not None else found
-    _seen[pipeline.file] = (content, found)
+        return _seen.get(pipeline.file, found)
+    _seen[pipeline.file] = found
     return found
 
 
@@ -145,7 +129,8 @@ def silent_registry(pipeline: Pipeline, said: str) -> str:
     """Why a registry has not answered, as far as that can be seen from here, and what to do."""
     if pipeline.registry.endpoints == "local":
         folder = pipeline.registry_folder
-        return f"the local registry in {folder}: {said}; {hanging(folder)}"
+        why = holder_in(folder) or "look at the disk of that folder"
+        return f"the local registry in {folder}: {said}; {why}"
     places = ", ".join(str(one) for one in endpoints_of(pipeline))
     return f"the registry at {places}: {said}; look at these servers, and at the network between"
 
@@ -155,7 +140,6 @@ def register_of(pipeline: Pipeline) -> Register | None:
 
     RegistryMissing, RegistryMismatch, RegistryUnavailable, FormatTooNew.
     """
-    # A local registry that was never made would be started for nothing.
     if pipeline.registry.endpoints == "local" and not pipeline.registry_folder.exists():
         return None
     return read_register(pipeline, positions_at(find_registry_soon(pipeline)))

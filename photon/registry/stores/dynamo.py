@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from photon.registry.errors import RegistryUnavailable
 from photon.registry.fields import CHECKSUM_BYTES
 from photon.registry.stores.answers import ERRORS, error_code, no_reply
 from photon.registry.stores.copies import (
@@ -33,6 +31,7 @@ from photon.registry.stores.copies import (
     Promised,
     Refused,
 )
+from photon.registry.stores.endpoint import WRITTEN_AT_ONCE, Counted, Endings, StoreSize
 
 # `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: see `Copy`.
 # `n`: the number of a sign of life, which has no other of them.
@@ -44,7 +43,6 @@ LEDGER_TABLE: Mapping[str, Any] = {
     "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
     "BillingMode": "PAY_PER_REQUEST",
 }
-WRITTEN_AT_ONCE = 25  # items in one request: the API's limit
 FORGOTTEN_AT_ONCE = 200  # items of a ledger: a quarter of a second, in which other requests wait for a thread
 _TIMEOUTS = (ReadTimeoutError, ConnectTimeoutError)
 _CONDITION_FAILED = "ConditionalCheckFailedException"
@@ -53,43 +51,16 @@ T = TypeVar("T")
 Response = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSize:
-    """Items and bytes of a store by its own count, on AWS up to six hours old; None: it does not count."""
-
-    items: int | None
-    bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """How many positions from `first` on have a value; 0: all of the ledger was looked through."""
-
-    first: int
-    values: int
-
-
-@dataclass(frozen=True, slots=True)
-class Endings:
-    """The last bytes of values, which are entries' checksums, from a position through another (None: all)."""
-
-    first: int
-    through: int | None
-    checksums: Mapping[int, bytes]
-
-
 class DynamoStore:
     """The items of one table at one endpoint.
 
-    `connect` returns a client of boto3, and may start a local server first, or raise RegistryUnavailable. It
-    is called again after a connection failed.
+    `connect` returns a client of boto3. It is called again after a connection failed.
     """
 
     def __init__(self, table: str, connect: Callable[[], Any]) -> None:
         self.table = table
         self._connect = connect
         self._client: Any = None
-        self._failed: Exception | None = None  # the last try to connect that did
         self._lock = threading.Lock()
 
     def insert(self, insert: Insert) -> Done | Refused | NoReply:
@@ -178,7 +149,6 @@ class DynamoStore:
     # -- what upkeep asks beside
 
     def touch(self) -> Done | NoReply:
-        """Write its register over itself: whether it takes writes."""
         return self._call(
             "update_item",
             lambda _: Done(),
@@ -191,8 +161,6 @@ class DynamoStore:
         )
 
     def size(self) -> StoreSize | NoReply:
-        """How much it has, by its own count."""
-
         def read(response: Response) -> StoreSize:
             table = response["Table"]
             return StoreSize(table.get("ItemCount") or None, table.get("TableSizeBytes") or None)
@@ -200,7 +168,6 @@ class DynamoStore:
         return self._call("describe_table", read, TableName=self.table)
 
     def count(self, ledger: str, below: int, most_pages: int) -> Counted | NoReply:
-        """How many of the last positions below this one have a value, in at most so many pages of 1 MB."""
         found, after = 0, dict[str, Any]()
         for _ in range(most_pages):
             page = self._call(
@@ -224,8 +191,6 @@ class DynamoStore:
         return Counted(int(after["ExclusiveStartKey"]["s"]["N"]), found)
 
     def endings(self, first: Key) -> Endings | NoReply:
-        """The checksums of a ledger's values from a position on, as many as one page has."""
-
         def read(items: Mapping[int, Response], through: int | None) -> Endings:
             return Endings(
                 first.position, through, {at: _bytes(i, "e") for at, i in items.items() if "e" in i}
@@ -234,7 +199,6 @@ class DynamoStore:
         return self._query(first, read, ProjectionExpression="s, e")
 
     def last(self, ledger: str) -> int | NoReply:
-        """The last position of a ledger that has an item; -1 without one."""
         return self._query(
             Key(ledger, 0),
             lambda items, _: max(items, default=-1),
@@ -244,7 +208,6 @@ class DynamoStore:
         )
 
     def fill(self, copies: Sequence[tuple[Key, Copy]]) -> int | NoReply:
-        """Put these copies, whatever is there: how many of them are in. For a store that nobody else asks."""
         return self._write_batch(
             [{"PutRequest": {"Item": copy_attributes(key, copy)}} for key, copy in copies]
         )
@@ -323,7 +286,7 @@ class DynamoStore:
         """Read the response, or NoReply: in spite of any error the request may have been applied."""
         try:
             client = self._connected()
-        except (RegistryUnavailable, ValueError) as error:  # ValueError: a URL that is none
+        except ValueError as error:  # a URL that is none
             return NoReply(str(error), "unreachable")
         try:
             return read(getattr(client, operation)(**request))
@@ -331,21 +294,13 @@ class DynamoStore:
             if refused is not None and error_code(error) == _CONDITION_FAILED:
                 return refused(cast(ClientError, error).response)
             if isinstance(error, BotoCoreError) and not isinstance(error, _TIMEOUTS):
-                self._disconnect(client)  # refused or closed: a local server may have moved
+                self._disconnect(client)  # refused or closed
             return no_reply(error)
 
     def _connected(self) -> Any:
-        """A client. A start that failed is not tried again by each request that waited for it."""
-        failed = self._failed
         with self._lock:
             if self._client is None:
-                if self._failed is not failed and self._failed is not None:
-                    raise self._failed
-                try:
-                    self._client = self._connect()
-                except (RegistryUnavailable, ValueError) as error:
-                    self._failed = error
-                    raise
+                self._client = self._connect()
             return self._client
 
     def _disconnect(self, client: Any) -> None:

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from photon.pipeline.file import Pipeline
-from photon.process.clock import SystemClock
 from photon.process.in_time import NotInTime, Question
 from photon.registry.address import EndpointAddress, table_name, tables_of
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
 from photon.registry.register import Members, Register, decode_register
 from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.decisions import majority
-from photon.registry.stores.directory import Directory, StoreSilent
-from photon.registry.stores.dynamo import DynamoStore
-from photon.registry.stores.opening import ADMIN_TIMEOUT, Connection
+from photon.registry.stores.endpoint import StoreSilent
+from photon.registry.stores.opening import endpoint_at
 
 ANSWER_SECONDS = 300.0  # a store gives up long before: each of its requests has a time-out
 
@@ -70,16 +68,14 @@ def _reply_within(asked: Question[StoreReply], seconds: float) -> StoreReply:
 
 def ask_store(pipeline: str, endpoint: EndpointAddress) -> StoreReply:
     """Ask a store what it has of a pipeline; once, for at most `ADMIN_TIMEOUT` a request."""
-    connection = Connection(endpoint, ADMIN_TIMEOUT, 1)
+    opened = endpoint_at(endpoint)
     try:
-        table = Directory(endpoint, SystemClock(), connection).table_of(pipeline)
+        table = opened.directory.table_of(pipeline)
     except StoreSilent as silent:
         return silent.reply
-    except RegistryUnavailable as error:  # a local one that does not start
-        return NoReply(str(error), "unreachable")
     if table is None:
         return Answer(None, None)
-    there = DynamoStore(table, connection).get(REGISTER_KEY)
+    there = opened.store(table).get(REGISTER_KEY)
     if isinstance(there, NoReply):
         return there
     return Answer(table, None if there.value is None else decode_register(there.value))

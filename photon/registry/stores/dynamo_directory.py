@@ -1,4 +1,4 @@
-"""The directory of one store: which table belongs to which pipeline; making and removing tables (B9).
+"""The directory at one server with the DynamoDB API: which table belongs to which pipeline (B9).
 
 `photon-pipelines` names, for each pipeline, the table that was made last at this store. The table's name has
 the incarnation of the store in it; the register's members say which incarnation counts.
@@ -7,7 +7,6 @@ the incarnation of the store in it; the register's members say which incarnation
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +14,10 @@ from photon.process.clock import Clock
 from photon.registry.address import EndpointAddress, table_name
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.stores.answers import ERRORS, error_code, no_reply
-from photon.registry.stores.copies import NoReply
 from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.dynamo import LEDGER_TABLE
-from photon.registry.stores.opening import ADMIN_TIMEOUT, Connection
+from photon.registry.stores.dynamo_connection import Connection
+from photon.registry.stores.endpoint import StoreSilent, new_incarnation
 
 DIRECTORY = "photon-pipelines"
 # infra/aws-registry.yaml has the same.
@@ -33,36 +32,21 @@ _THERE = "ResourceInUseException"
 _OTHERWISE = "ConditionalCheckFailedException"
 
 
-class StoreSilent(RegistryUnavailable):
-    """The store gave no answer that we can use: `reply`, which does not name it, says why."""
+class DynamoDirectory:
+    """See `photon.registry.stores.endpoint.Directory`."""
 
-    def __init__(self, endpoint: EndpointAddress, reply: NoReply) -> None:
-        super().__init__(f"{endpoint} {reply.problem} ({reply.reason})")
-        self.reply = reply
-
-
-def new_incarnation() -> str:
-    """A random name for a store that is empty: 16 hex digits."""
-    return secrets.token_hex(8)
-
-
-class Directory:
-    """The directory at one store. Methods raise StoreSilent, which names it, if it does not answer."""
-
-    def __init__(self, endpoint: EndpointAddress, clock: Clock, connection: Connection | None = None) -> None:
+    def __init__(self, endpoint: EndpointAddress, clock: Clock, connection: Connection) -> None:
         self._endpoint = endpoint
         self._clock = clock
-        self._connection = connection or Connection(endpoint, ADMIN_TIMEOUT, 1)
+        self._connection = connection
 
     def table_of(self, pipeline: str) -> str | None:
-        """The table that is named for a pipeline; None if there is none."""
         answer = self._call(
             "get_item", _MISSING, TableName=DIRECTORY, Key=_name(pipeline), ConsistentRead=True
         )
         return str(answer["Item"]["t"]["S"]) if answer is not None and "Item" in answer else None
 
     def ensure_table_of(self, pipeline: str) -> str:
-        """The pipeline's table, made if there is none; of two who make one at once, that of the first."""
         named = self.table_of(pipeline)
         if named is not None:
             return named
@@ -71,10 +55,6 @@ class Directory:
         return self.table_of(pipeline) or table
 
     def replace_table_of(self, pipeline: str, old: str | None, new: str) -> bool:
-        """Make a table and name it for the pipeline, if `old` is what is named.
-
-        If another one is, remove the new table again: nobody has heard of it.
-        """
         condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(p)"}
         if old is not None:
             named = {":named": {"S": old}}
@@ -84,11 +64,10 @@ class Directory:
         item = {**_name(pipeline), "t": {"S": new}}
         if self._call("put_item", _OTHERWISE, TableName=DIRECTORY, Item=item, **condition) is not None:
             return True
-        self.remove(new)
+        self.remove(new)  # nobody has heard of it
         return False
 
     def tables_of(self, pipeline: str) -> list[str]:
-        """All tables of a pipeline that are there, also those that are named no more."""
         own = re.compile(re.escape(table_name(pipeline, "")) + "[0-9a-f]{16}")  # and of no pipeline-more
         names: list[str] = []
         page: dict[str, Any] = {}
@@ -100,7 +79,6 @@ class Directory:
             page = {"ExclusiveStartTableName": answer["LastEvaluatedTableName"]}
 
     def has(self, table: str) -> bool:
-        """Whether there is such a table."""
         return self._call("describe_table", _MISSING, TableName=table) is not None
 
     def create(self, table: str, definition: Mapping[str, Any] = LEDGER_TABLE) -> None:
@@ -114,7 +92,6 @@ class Directory:
                 )
 
     def remove(self, table: str) -> None:
-        """Remove a table, if it is there."""
         self._call("delete_table", _MISSING, TableName=table)
 
     def _call(self, operation: str, unless: str | None = None, **request: Any) -> Any:
