@@ -40,7 +40,6 @@ FIRST = 1_000  # commits of a new table, with which the others are compared
 TEMPLATE = 0x7ABBCCDD11223344  # the batch in whose place each other is put, in eight bytes or sixteen digits
 CHECKPOINT_EVERY = 10_000  # without compaction: a dispatcher writes one every 100, which takes longer here
 REPEATS = 25
-MOST_TASKS = 64
 PIPELINE = """
 name: fit
 datacenters: {here: {logs: logs}}
@@ -167,7 +166,7 @@ class ManyCommits:
         table, plan = self.opened(), self._plan()
         assert table.last_commit(self.app).plan_id == plan.plan_id
         assert len(table.occurrences_of("epoch", plan.batch, plan.plan_id)) == ROWS
-        assert candidate_files(table.folder.parent, plan, MOST_TASKS)
+        assert candidate_files(table.folder.parent, plan)
         older = PlanKey("here", "epoch", self.batch // 2, _digits(self.batch // 2))
         token = Token(older, Occurrence(1, 0))
         assert table.row_status_of([token]) == {token: "row"}

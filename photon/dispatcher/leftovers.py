@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from photon.dispatcher.task_splitter import most_join_tasks
 from photon.pipeline.location import Location
 from photon.state.plan import Plan
 from photon.storage.candidate_files import TABLE, candidate_files, read_candidates
@@ -31,7 +30,7 @@ class Leftovers:
 
     def candidates(self, plan: Plan) -> list[str]:
         """The candidate files of a plan's runs so far. LakeUnavailable."""
-        return candidate_files(self._lake, plan.key, most_join_tasks(plan))
+        return candidate_files(self._lake, plan.key)
 
     def not_committed(self, plan: Plan) -> list[str]:
         """The candidate files that the table can't have: not all of their rows are in it. LakeUnavailable."""

@@ -62,13 +62,6 @@ def join_tasks(plan: Plan, files: Mapping[int, TrackedFile], workers: int) -> tu
     return tuple(tasks)
 
 
-def most_join_tasks(plan: Plan) -> int:
-    """How many join tasks a run of the plan has at most, on any number of workers."""
-    ranges, retries = plan.content.foreign, plan.content.retries
-    size_bytes = sum(r.end_bytes - r.start_bytes for r in ranges) + RETRY_BYTES * count(retries)
-    return size_bytes // TASK_BYTES + 1
-
-
 def _groups(weights: list[int], workers: int) -> list[list[int]]:
     """Indices of `weights`, in bytes, for as many tasks as are worth their cost."""
     return spread(weights, min(workers, sum(weights) // TASK_BYTES + 1))

@@ -13,7 +13,12 @@ import pyarrow as pa
 from photon.join.messages import JoinTask, TaskContext
 from photon.join.records import RECORD_COLUMNS, Ints, Records
 from photon.state.waiting import retries as retrying
-from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
+from photon.storage.candidate_files import (
+    list_of,
+    own_candidate_files,
+    read_candidates,
+    write_candidates,
+)
 from photon.storage.columns import fit
 from photon.storage.output_files import OutputFile
 from photon.tokens import Occurrence
@@ -28,7 +33,8 @@ class Candidates:
     rows: pa.Table = field(default_factory=lambda: pa.table({}))  # earlier runs stored them
     row_of: dict[Occurrence, int] = field(default_factory=dict)
     stored: list[OutputFile] = field(default_factory=list)  # this run's files
-    unneeded: list[str] = field(default_factory=list)  # files of earlier runs: none is committed
+    # Files of earlier runs, of which none is committed, and this run's list.
+    unneeded: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, task: JoinTask, context: TaskContext) -> Candidates:
@@ -75,3 +81,4 @@ class Candidates:
     def store(self, rows: pa.Table) -> None:
         """Put the rows of this run on disk, before the first of their events is claimed. LakeUnavailable."""
         self.stored = write_candidates(self.context.folders.lake, self.context.plan, self.task.number, rows)
+        self.unneeded += sorted({list_of(file) for file in self.stored})

@@ -46,25 +46,27 @@ def partition_values(date: date | str | None, partitions: Collection[str]) -> di
 
 
 def day_folder(date: date | str | None) -> str:
-    """The folder of a day's files within that of their table, as Hive, Spark and DuckDB name it.
+    """The folder of a day's files within that of their table, as Hive, Spark, polars and DuckDB name it.
 
-    Files of live batches lie beside these folders until a compaction: whoever ends a plan that died has to
-    find its candidates by their names alone, on whatever days their events are.
+    Some readers take a row's day from there, and not from Delta's log.
     """
     return f"{DATE_COLUMN}={date or '__HIVE_DEFAULT_PARTITION__'}/"
 
 
 def write_rows_by_date(lake: Location, name: TableName, batch: int, rows: pa.Table) -> list[OutputFile]:
     """Write rows to a file for each date of their events, as `write_rows`. LakeUnavailable."""
-    return [replace(write_rows(lake, name, batch, part), date=date) for date, part in by_date(rows)]
+    return [
+        replace(write_rows(lake, name, batch, part, day_folder(date)), date=date)
+        for date, part in by_date(rows)
+    ]
 
 
-def write_rows(lake: Location, name: TableName, batch: int, rows: pa.Table) -> OutputFile:
+def write_rows(lake: Location, name: TableName, batch: int, rows: pa.Table, within: str = "") -> OutputFile:
     """Write rows to a file below the table's folder, and sync it, for a later commit. LakeUnavailable.
 
     A file that is never committed is invisible; vacuum removes it.
     """
-    path = f"batch-{batch}-{uuid.uuid4().hex}.parquet"
+    path = f"{within}batch-{batch}-{uuid.uuid4().hex}.parquet"
     with lake_errors(f"write {lake / name / path}", MAKE_WRITABLE):
         size_bytes = write_parquet(lake / name, path, rows)
     return OutputFile(name, path, size_bytes, rows.num_rows, rows.schema)

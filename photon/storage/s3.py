@@ -76,7 +76,6 @@ class S3Store:
     """The objects below a key of a bucket."""
 
     is_durable = True
-    lists_by_prefix = True
 
     def __init__(self, folder: S3Folder) -> None:
         self._folder = folder

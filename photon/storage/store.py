@@ -58,10 +58,6 @@ class Store(Protocol):
     def is_durable(self) -> bool:
         """Whether all that is written outlasts a power cut by itself, without `sync`."""
 
-    @property
-    def lists_by_prefix(self) -> bool:
-        """Whether `names` of a prefix costs what it finds, and not what is there beside it."""
-
     def size_bytes(self, name: str) -> int | None:
         """The object's size; None if there is none."""
 
@@ -116,7 +112,6 @@ class LocalStore:
 
     delta_options: None = None
     is_durable = False
-    lists_by_prefix = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

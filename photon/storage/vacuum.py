@@ -110,7 +110,7 @@ def _never_committed(table: OutputTable, open_plan: PlanKey | None, kept: Kept) 
     handle = open_table(table.folder)  # one that was open before may lack entries that are gone
     old = handle.vacuum(kept.hours_of(handle), dry_run=True, full=True)
     prefix = prefix_of(open_plan) if open_plan is not None else None
-    old = [path for path in old if prefix is None or not path.startswith(prefix)]
+    old = [path for path in old if prefix is None or not path.rpartition("/")[2].startswith(prefix)]
     return sorted(set(old) - _left_lately(table)) if old else []
 
 

@@ -34,7 +34,7 @@ SHOWN: dict[TableName, list[str]] = {
 REMOVED_SHOWN = ["at", "why", "run", "_epoch", "_batch", "_occurrence"]
 MOST_UNREAD = 10  # data files, until the others of a table are left alone too
 _FILE = "__filename"  # as pyarrow knows it
-_OF_BATCH = re.compile(r"batch-\d+-")
+_OF_BATCH = re.compile(r"(.*/)?batch-\d+-")
 # Errors of a data file that is gone or out of reach, damaged in the middle, or no Parquet.
 UNREADABLE = (OSError, pa.ArrowInvalid)
 

@@ -160,7 +160,7 @@ def test_candidate_rows_that_can_not_be_read_now_are_not_taken_for_half_written(
 ) -> None:
     """Broken variant: their ids would stay registered without a row, for nobody to join."""
     write_candidates(folder, PLAN, 0, rows_of(1, "a"))
-    names = candidate_files(folder, PLAN, 1)
+    names = candidate_files(folder, PLAN)
     faulty.meet("busy")
     with pytest.raises(LakeUnavailable, match=f"cannot read candidate rows from {folder}/joined_events"):
         read_candidates(folder, names)

@@ -86,10 +86,10 @@ def test_the_demo_joins_exactly_once_through_a_kill_and_leaves_no_process(folder
 def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark: str) -> None:
     if not (folder / "dagster").is_dir():  # else what the test above has left
         run_whole(folder)
-    rows_before = len(list(folder.glob("lake/*/joined_events/*.parquet")))
+    rows_before = len(list(folder.glob("lake/*/joined_events/*/*.parquet")))
     demo = started(folder, "--stay", program=STAYING)
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(END_SECONDS) == 0
     assert marked(mark) == []
-    assert len(list(folder.glob("lake/*/joined_events/*.parquet"))) > rows_before
+    assert len(list(folder.glob("lake/*/joined_events/*/*.parquet"))) > rows_before

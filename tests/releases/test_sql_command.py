@@ -189,7 +189,7 @@ def test_a_lake_that_lacks_rows_of_a_release_is_named_with_the_remedy(lakes: Lak
 
 
 def test_a_data_file_that_is_cut_short_is_named_with_the_remedy(lakes: Lakes) -> None:
-    for path in lakes.table("east").folder.glob("*.parquet"):
+    for path in lakes.table("east").folder.glob("_event_date=*/*.parquet"):
         path.write_bytes(path.read_bytes()[:100])
     done = photon("sql", COUNT)
     assert done.exit_code == 3

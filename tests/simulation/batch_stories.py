@@ -108,7 +108,7 @@ def nothing_uncommitted_is_left(world: World) -> None:
     """Each Parquet file of the rows is in the table."""
     table = world.table()
     names = {uri.rsplit("/", 1)[-1] for uri in table.load().file_uris()}
-    assert {path.name for path in table.folder.glob("*.parquet")} == names
+    assert {path.name for path in table.folder.glob("_event_date=*/*.parquet")} == names
 
 
 # -- attempts count (A17)

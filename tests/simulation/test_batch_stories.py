@@ -96,7 +96,7 @@ def test_rows_of_events_that_others_won_meanwhile_are_not_committed(world: World
 def test_a_file_of_rows_that_was_cut_short_is_no_obstacle(world: World) -> None:
     world.events("c1")
     assert world.join_with_a_crash("task.after_candidates")
-    (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("*.parquet")
+    (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("_event_date=*/*.parquet")
     stored.write_bytes(stored.read_bytes()[:100])
     world.join()
     assert world.joined_ids() == ["c1"]

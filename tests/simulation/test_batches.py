@@ -155,7 +155,7 @@ def test_a_rerun_that_finds_neither_the_primary_nor_its_stored_row_frees_the_id(
     world.events("c1")
     assert world.join_with_a_crash("claim.after")
     (world.folder / "logs" / "east" / "queries" / "a.jsonl").unlink()
-    (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("*.parquet")
+    (stored,) = (world.folder / "lake" / "east" / "joined_events").glob("_event_date=*/*.parquet")
     stored.unlink()
     assert world.join().counts.of("pending") == 1
     assert world.holder("c1") is None

@@ -95,7 +95,7 @@ def test_what_is_freed_later_was_not_called_joined(world: World) -> None:
     assert world.join_with_a_crash("claim.after", "west")
     west = world.pipeline.datacenters["west"]
     (world.folder / "logs" / "west" / "queries" / "a.jsonl").unlink()
-    for stored in (west.lake / "joined_events").glob("*.parquet"):
+    for stored in (west.lake / "joined_events").glob("_event_date=*/*.parquet"):
         stored.unlink()
     looks: list[int] = []
 

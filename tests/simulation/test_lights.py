@@ -142,7 +142,7 @@ def test_records_of_which_none_has_a_key_are_no_promise_kept(tmp_path: Path) -> 
 def test_a_data_file_that_is_gone_is_told_before_any_verification(tmp_path: Path) -> None:
     world = World(tmp_path)
     read(world, 3)
-    (file,) = (world.pipeline.datacenters["east"].lake / "joined_events").glob("*.parquet")  # type: ignore[union-attr]
+    (file,) = (world.pipeline.datacenters["east"].lake / "joined_events").glob("_event_date=*/*.parquet")  # type: ignore[union-attr]
     file.unlink()
     assert level_everywhere(world, "works") == "error"
     first, verdicts = status_and_verdicts(world)

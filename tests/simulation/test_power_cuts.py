@@ -118,8 +118,13 @@ def test_rows_are_on_disk_before_their_ids_are_registered(
     with synced_paths(monkeypatch) as synced:
 
         def look() -> None:
-            paths = [folder, *folder.glob("*.parquet")]
-            found.append(len(paths) == 2 and all(synced.get(path) == _extent(path) for path in paths))
+            paths = [
+                folder,
+                *folder.glob("batch-*"),
+                *folder.glob("_event_date=*"),
+                *folder.glob("*/batch-*"),
+            ]
+            found.append(len(paths) == 4 and all(synced.get(path) == _extent(path) for path in paths))
 
         arm("claim.before", crash=look)
         try:

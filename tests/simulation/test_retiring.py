@@ -214,7 +214,7 @@ def test_a_lake_that_is_there_in_part_counts_as_gone_if_a_person_says_so(world: 
     if gone == "log":
         shutil.rmtree(table / "_delta_log")
     else:
-        next(table.glob("*.parquet")).unlink()
+        next(table.glob("_event_date=*/*.parquet")).unlink()
     world.forget()
     with pytest.raises(NotRetired, match="--lake-is-gone"):
         retired(world, "west")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +40,7 @@ from photon.dispatcher.planning import (
     split,
 )
 from photon.dispatcher.startup import why_new_epoch
-from photon.dispatcher.task_splitter import join_tasks, most_join_tasks, spread
+from photon.dispatcher.task_splitter import spread
 from photon.errors import FormatTooNew
 from photon.feed.marker import Marker
 from photon.join.messages import (
@@ -541,19 +541,3 @@ def test_each_outcome_that_keeps_a_batch_from_ending_has_an_error_of_its_own(
 ) -> None:
     with pytest.raises(error):
         collect_results([JoinResult(), outcome])
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_plan_has_no_more_tasks_than_are_looked_for_after_a_crash_whatever_the_workers(
-    seed: int,
-) -> None:
-    """Candidate files are found by their tasks' numbers (A14): nobody would find those of a task beyond."""
-    rng, log = random.Random(seed), SimpleNamespace(file="of the test")
-    foreign = tuple(ByteRange(n, 0, rng.randrange(1, 4 * MEBIBYTE), 7, 1) for n in range(rng.randrange(30)))
-    retries = tuple(some_retries(*range(rng.randrange(1, 9_000))) for _ in range(rng.randrange(3)))
-    plan = Plan(PlanKey("east", "e", 1, "p"), PlanContent(foreign=foreign, retries=retries), ())
-    files: Any = defaultdict(lambda: log)
-    for workers in (1, 4, 64, 10_000):
-        tasks = join_tasks(plan, files, workers)
-        assert [task.number for task in tasks] == list(range(len(tasks)))
-        assert len(tasks) <= most_join_tasks(plan)

@@ -12,7 +12,13 @@ import pytest
 from deltalake import DeltaTable
 
 from photon.adapters import DATE_COLUMN, ROW_COLUMNS
-from photon.storage.candidate_files import own_candidate_files, read_candidates, write_candidates
+from photon.storage.candidate_files import (
+    candidate_files,
+    list_of,
+    own_candidate_files,
+    read_candidates,
+    write_candidates,
+)
 from photon.storage.columns import by_date
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
@@ -86,7 +92,7 @@ def test_each_date_of_a_batch_has_a_candidate_file_that_may_be_committed_as_it_i
     files = write_candidates(tmp_path, PLAN, 0, rows())
     assert [file.date for file in files] == ["2025-12-31", "2026-01-01", None]
     names = own_candidate_files(tmp_path, PLAN, 0)
-    assert names == [file.path for file in files]
+    assert names == [*(file.path for file in files), list_of(files[0])]
     stored = read_candidates(tmp_path, names)
     assert stored is not None
     assert stored.num_rows == 4
@@ -94,6 +100,20 @@ def test_each_date_of_a_batch_has_a_candidate_file_that_may_be_committed_as_it_i
     assert not {file.path for file in again} & set(names)
     table.commit(again, APP, 1, 0, "p")
     assert read(table).num_rows == 4
+
+
+@pytest.mark.parametrize("listed", ["", "[", '["2026-01-01", null]'])
+def test_a_run_that_died_before_its_first_file_leaves_nothing_to_propose(tmp_path: Path, listed: str) -> None:
+    table = OutputTable(tmp_path, "joined_events")
+    table.create("clicks", "east")
+    Path(str(table.folder), "batch-1-p-0-0.json").write_text(listed)
+    files = write_candidates(tmp_path, PLAN, 0, rows(times=DAYS[1:3]))
+    assert [file.path for file in files] == ["_event_date=2026-01-01/batch-1-p-0-1.parquet"]
+    found = candidate_files(tmp_path, PLAN)
+    assert found == ["batch-1-p-0-0.json", files[0].path, "batch-1-p-0-1.json"]
+    stored = read_candidates(tmp_path, found)
+    assert stored is not None
+    assert stored.num_rows == 2
 
 
 def test_a_batch_of_one_date_is_one_file(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def age(table: OutputTable, name: str) -> None:
 def test_readers_that_are_open_go_on_for_a_week(table: OutputTable) -> None:
     reader = DeltaTable(str(table.folder))
     compact_all(table)
-    for path in table.folder.glob("*.parquet"):
-        age(table, path.name)  # the files are old, and left the table just now
+    for path in table.folder.glob("_event_date=*/*.parquet"):
+        age(table, str(path))  # the files are old, and left the table just now
     assert vacuum(table, None, True, now_us()) == 0
     checkpoint(table.folder)
     clean(table.folder, now_us() + 1_000_000)

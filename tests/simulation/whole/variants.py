@@ -84,9 +84,11 @@ def _write_on_a_fresh_handle(self: Any, handle: Any, *what: Any) -> None:
 def _commit_all_files_of_the_batch(self: Any, plan: Any, results: Any) -> None:
     folder = self.tables["joined_events"].folder
     listed = [
-        OutputFile("joined_events", path.name, path.stat().st_size, rows.metadata.num_rows, rows.schema_arrow)
-        for path in sorted(folder.glob(f"batch-{plan.key.batch}-*.parquet"))
-        for rows in [pq.ParquetFile(path)]
+        OutputFile(
+            "joined_events", str(path.relative_to(folder)), path.stat().st_size, rows.num_rows, rows.schema
+        )
+        for path in sorted(folder.glob(f"*/batch-{plan.key.batch}-*.parquet"))
+        for rows in [pq.ParquetFile(path).read()]
     ]
     files = results.files
     results.files = lambda table: listed if table == "joined_events" else files(table)
