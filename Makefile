@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynamodb-local dbt check weight docs test test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
+.PHONY: help setup prerequisites minio dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
@@ -106,26 +106,36 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html is made"
 
-# These need minutes, or programs of Debian (chromium, postgresql, prometheus); a test without its program fails.
+# These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
 # Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
 # files come first, so that both processes end at about the same time.
 BY_FILE = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
   tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/releases tests/feed tests/unit
 
+# Tests without their program are skipped. All stages add them to one file, which the end of a run tells.
+SKIPPED := $(CURDIR)/$(BIN)/skipped-tests
+TELL_SKIPPED = @$(BIN)/python -m tests.support.programs $(SKIPPED)
+test test-all: export PHOTON_SKIPPED_TESTS := $(SKIPPED)
+
 # Every rule once.
-test: test-fast dynamodb-local
+test: none-skipped test-fast dynamodb-local
 	$(BY_FILE) -m "(server or spark) and not ($(REST) or long)"
 	@echo "Left out here, by folder; make test-all has the rest, make test-long many more seeds and histories:"
 	@$(BIN)/pytest --collect-only -q -m "$(REST) or long" | awk -F/ '/::/ {n[$$2]++} END {for (f in n) print n[f], "tests/" f}'
+	$(TELL_SKIPPED) --no-other
+
+none-skipped:
+	@rm -f $(SKIPPED)
 
 # The rest: whole processes and datacenters that die, browsers, servers of Debian. One group after the other:
 # side by side all of them wait for the same two cores. Outages take both alone.
-test-all: setup dynamodb-local
+test-all: none-skipped setup dynamodb-local
 	$(BY_FILE) -m "slow and not (long or browser or services)"
 	$(BIN)/pytest -m "services and not long" tests/services
 	$(BIN)/pytest -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
+	$(TELL_SKIPPED)
 
 # People run these by hand; shorter tests hold the same. Whole demos and real logs under Spark take both cores.
 test-long: setup dynamodb-local

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from infra.servers.minio import CREDENTIALS, MinioServer, has_minio
+from infra.servers.minio import CREDENTIALS, MinioServer
 from photon.pipeline.location import Location, S3Folder
 from tests.faulty_s3 import FaultyS3
+from tests.support import programs
 
 BUCKET = "photon"  # the bucket in the tests' MinIO
 
@@ -27,6 +28,11 @@ if (
     and threading.current_thread() is threading.main_thread()
 ):
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the end of a run say what was skipped."""
+    config.pluginmanager.register(programs)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,8 +69,7 @@ def shared_spark() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
     """A MinIO with a bucket, whose credentials are in the environment."""
-    if not has_minio():
-        pytest.skip("there is no MinIO on this machine: make minio")
+    programs.needed("MinIO")
     folder = tmp_path_factory.mktemp("minio")
     with MinioServer(folder, [BUCKET]) as server, pytest.MonkeyPatch.context() as patch:
         for name, value in CREDENTIALS.items():

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.servers.process import ServerProcess
-from photon.errors import UserError
 from photon.toolchain.minio import minio_command
 
 USER, PASSWORD = "photon", "photon-on-minio"
@@ -73,12 +72,3 @@ def _credentials() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def has_minio() -> bool:
-    """Whether this machine has one."""
-    try:
-        minio_command()
-    except UserError:
-        return False
-    return True

@@ -11,17 +11,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.live_platform import PATIENCE_SECONDS, LivePlatform, live_platform
-from tests.browser.pages import ChromiumMissing, chromium, chromium_program, new_page
+from tests.browser.pages import chromium, new_page
 from tests.e2e.process_marks import MARK, marked, soon
-from tests.programs import end_without
+from tests.support.programs import needed
 
 
 @pytest.fixture(scope="session")
 def program() -> str:
-    try:
-        return chromium_program()
-    except ChromiumMissing as missing:
-        end_without(str(missing))
+    return needed("chromium")
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from photon.logs.on_s3.listening import Lateness, listening
 from photon.pipeline.location import S3Folder
 from photon.process.clock import SystemClock
 from photon.storage.s3 import S3Store
+from tests.support.programs import needed
 
 pytestmark = pytest.mark.server
 
@@ -83,6 +84,7 @@ def test_a_notice_wakes_whoever_rests(on_s3: S3Folder) -> None:
 def test_whoever_listens_listens_again_after_the_store_was_gone_and_ends_when_it_is_told_to(
     tmp_path: Path,
 ) -> None:
+    needed("MinIO")
     with MinioServer(tmp_path, ["logs"]) as server:
         folder = S3Folder("logs", "east", server.url)
         with listening(folder) as news:

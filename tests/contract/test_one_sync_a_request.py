@@ -23,7 +23,7 @@ from photon.registry.stores.dynamo import LEDGER_TABLE, DynamoStore
 
 PUTS = 5
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 @contextmanager

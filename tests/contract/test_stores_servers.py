@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.servers.stores import StoreServer, is_available, store_servers
+from infra.servers.stores import StoreServer, store_servers
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Registry
 from photon.process.clock import SystemClock
@@ -46,8 +46,6 @@ Opened = Callable[..., StorePositions]
 
 @pytest.fixture(scope="module")
 def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServer]:
-    if not is_available("dynamodb-local"):
-        pytest.skip("there is no DynamoDB Local on this machine")
     with store_servers("dynamodb-local", tmp_path_factory.mktemp("dynamodb"), 1) as (server,):
         yield server
 

@@ -2,14 +2,16 @@
 
 TLS sessions (primary) and what Zeek noticed of the same connections (foreign), see README.txt in their
 folder. The data is not part of the project: it is found by PHOTON_REAL_LOGS, the folder itself or the one
-above it, or beside the repository. `RealLogs.open` says None where it is not. DuckDB, not the engine, works
-out the right rows of a join.
+above it, or beside the repository. Where it is not, tests make logs of the same form, with fewer records.
+DuckDB, not the engine, works out the right rows of a join.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ UNJOINABLE = 1_478  # foreign events whose primary is not there
 PRIMARY = 49_474
 
 KIND_STREAMS = {"weird": 2, "analyzer": 2, "rdp": 1, "smtp": 1}  # files per kind of foreign event
+MADE_PRIMARY = 40_000
 RUN_LINES = 50  # so many lines in a row go to one file: servers write in bursts
 _KIND_COLUMN = 3
 
@@ -43,9 +46,17 @@ class RealExpectation:
 
 @dataclass(frozen=True, slots=True)
 class RealLogs:
-    """The folder of the real logs."""
+    """The folder of the real logs, or of made ones, and what a join of them leads to."""
 
     folder: Path
+    joined: int = JOINED
+    unjoinable: int = UNJOINABLE
+    primary: int = PRIMARY
+
+    @staticmethod
+    def open_or_make(folder: Path) -> RealLogs:
+        """Find the real logs; make some in `folder` where this machine has none."""
+        return RealLogs.open() or made(folder)
 
     @staticmethod
     def open() -> RealLogs | None:
@@ -100,6 +111,31 @@ class RealLogs:
         for kind, of_kind in by_kind.items():
             files |= _spread(f"events/{kind}", header, of_kind, KIND_STREAMS[kind] + shift, shift)
         return files
+
+
+def made(folder: Path) -> RealLogs:
+    """Make logs of the same form: every third session has two events, and every thirtieth event none."""
+    chance, began = random.Random(1), 1521911720.0
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = [f"C{chance.getrandbits(64):016x}" for _ in range(MADE_PRIMARY)]
+    sessions = [
+        [seq, key, began + seq / 40, began + seq / 40, "b919171cc6da", 39611 + seq % 999, "TLSv10", "T"]
+        for seq, key in enumerate(keys)
+    ]
+    named = [key for index, key in enumerate(keys) for _ in range(2 if index % 3 == 0 else 1)]
+    orphans = [f"X{chance.getrandbits(64):016x}" for _ in range(len(named) // 30)]
+    kinds = list(KIND_STREAMS)
+    events = []
+    for seq, key in enumerate(chance.sample([*named, *orphans], len(named) + len(orphans))):
+        kind, at = chance.choice(kinds), began + chance.uniform(0, MADE_PRIMARY / 40)
+        events.append([seq, f"{kind}:{seq}", key, kind, round(at, 6), at, f'["{kind}", "", "TCP"]'])
+    for file, header, rows in (
+        (PRIMARY_FILE, "seq,key,event_ts,arrival_ts_est,orig_hash,orig_port,version,established", sessions),
+        (FOREIGN_FILE, "seq,event_id,key,kind,event_ts,arrival_ts_est,detail_json", events),
+    ):
+        with gzip.open(folder / file, "wt", newline="") as text:
+            csv.writer(text, lineterminator="\n").writerows([header.split(","), *rows])
+    return RealLogs(folder, len(named), len(orphans), len(keys))
 
 
 def write_pipeline(folder: Path, datacenters: Sequence[str] = ("east", "west"), more: str = "") -> Path:

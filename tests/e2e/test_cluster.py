@@ -30,13 +30,10 @@ from tests.e2e.photon_process import (
     wait_for_rows,
 )
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.spark,
-    pytest.mark.server,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not can_hide(), reason="only root may hide folders from a process (unshare --mount)"),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1800)]
+NEEDS_ROOT = pytest.mark.skipif(
+    not can_hide(), reason="only root may hide folders from a process (unshare --mount)"
+)
 
 ILLS = dict.fromkeys(("click_before_query", "copies_apart", "click_twice_other_file", "broken_line"), 5)
 # Tells of each row whether its task saw the folder of the pipeline, and where Photon's code came from.
@@ -58,6 +55,15 @@ class TellsWhere(Adapter):
             rows = rows.append_column(name, pa.array([text] * len(rows), pa.string()))
         return rows
 """
+
+
+def settings(cluster: SparkCluster, batch_events: int) -> str:
+    """The lines of a pipeline file by which small batches run on the cluster."""
+    return (
+        f"limits: {{batch_events: {batch_events}}}\n"
+        f"spark:\n  master: {cluster.master.spark_url}\n"
+        f"  settings: {{spark.driver.host: 127.0.0.1, spark.pyspark.python: {sys.executable}}}\n"
+    )
 
 
 def own_code() -> list[Path]:
@@ -94,12 +100,8 @@ def pipeline(tmp_path: Path, traffic: Traffic, minio: MinioServer, cluster: Spar
     }
     with store_servers(fastest_kind(), tmp_path / "registry", 1) as (server,):
         more = (
-            f"registry: {{endpoints: [{{url: {server.url}}}]}}\n"
-            "adapter: tells_where:TellsWhere\n"
-            "limits: {batch_events: 200}\n"
-            f"spark:\n  master: {cluster.master.spark_url}\n"
-            f"  settings: {{spark.driver.host: 127.0.0.1, spark.pyspark.python: {sys.executable}}}\n"
-        )
+            f"registry: {{endpoints: [{{url: {server.url}}}]}}\nadapter: tells_where:TellsWhere\n"
+        ) + settings(cluster, batch_events=200)
         made = traffic.write_pipeline(tmp_path, more=more, places=places)
         (tmp_path / "tells_where.py").write_text(ADAPTER.format(folder=str(tmp_path)))
         pipeline = load_pipeline(made)
@@ -109,6 +111,33 @@ def pipeline(tmp_path: Path, traffic: Traffic, minio: MinioServer, cluster: Spar
         yield made
 
 
+def test_two_workers_join_every_event_once_and_one_of_them_dies(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Needs neither MinIO nor root: all see one disk, as of a shared file system."""
+    traffic = Traffic(7, ("east", "west"), 200, 50, duration_seconds=15)
+    folder = tmp_path_factory.mktemp("cluster")
+    with spark_cluster(folder, workers=2, hidden=own_code() if can_hide() else ()) as cluster:
+        made = traffic.write_pipeline(
+            tmp_path, more="adapter: tells_where:TellsWhere\n" + settings(cluster, batch_events=1_500)
+        )
+        (tmp_path / "tells_where.py").write_text(ADAPTER.format(folder=str(tmp_path)))
+        traffic.write_all(tmp_path)
+        with running("join", made, "-d", "east", "--complete") as east:
+            wait_for_rows(made, "east", 1)
+            cluster.workers[0].kill()
+            _, errors = east.communicate(timeout=PATIENCE_SECONDS)
+        assert east.returncode == 0, errors
+    counts = photon_json("join", made, "--complete", "--engine", "local")
+    assert traffic.expected_outcomes().disagreements(counts) == []
+    rows = joined_rows(made)
+    ids = rows["_event_id"].to_pylist()
+    assert len(ids) == len(set(ids)) == traffic.expected_outcomes().joined_total
+    assert pc.unique(rows["code"]).to_pylist() == (["sent"] if can_hide() else ["installed"])
+
+
+@pytest.mark.long
+@NEEDS_ROOT
 def test_machines_that_come_and_die_leave_every_event_once(
     pipeline: Path, traffic: Traffic, cluster: SparkCluster
 ) -> None:
@@ -128,6 +157,8 @@ def test_machines_that_come_and_die_leave_every_event_once(
     assert pc.unique(rows["code"]).to_pylist() == ["sent"]
 
 
+@pytest.mark.long
+@NEEDS_ROOT
 def test_verification_and_a_rebuild_run_where_tasks_see_no_folder_of_the_driver_and_a_worker_may_die(
     pipeline: Path, traffic: Traffic, cluster: SparkCluster
 ) -> None:

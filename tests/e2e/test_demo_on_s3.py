@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.servers.minio import has_minio
 from tests.e2e.photon_process import PATIENCE_SECONDS
 from tests.e2e.process_marks import marked
+from tests.support.programs import needed
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
-@pytest.mark.skipif(not has_minio(), reason="there is no MinIO on this machine: make minio")
 def test_the_demo_joins_logs_on_s3_exactly_once_into_lakes_on_s3_and_leaves_no_process(
     tmp_path: Path, mark: str
 ) -> None:
+    needed("MinIO")
     command = [sys.executable, "-m", "examples.demo", "--lake", "s3", "--seconds", "10", "--port", "0"]
     command += ["--folder", str(tmp_path / "demo"), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)

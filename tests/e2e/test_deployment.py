@@ -9,18 +9,17 @@ import pytest
 import yaml
 
 from examples.make_logs import TRAFFIC
-from infra.servers.minio import has_minio
 from infra.servers.process import free_steady_port
 from tests.documents import Block, blocks
 from tests.e2e.photon_process import joined_rows
 from tests.e2e.test_documents import follow
+from tests.support.programs import needed
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.server,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(not has_minio(), reason="there is no MinIO on this machine: make minio"),
 ]
 SECTIONS = ("On a laptop", "On a laptop, with lakes on MinIO", "On a cluster")
 PORTS = ("9000", "8000", "7077")
@@ -54,6 +53,7 @@ def script(folder: Path) -> str:
 def test_the_commands_lead_from_a_laptop_to_minio_to_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    needed("MinIO")
     follow([Block("", "bash", script(tmp_path))], tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "photon")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-yours")

@@ -13,10 +13,6 @@ import pytest
 from photon.process.faults import FAULT_POINTS
 from tests.e2e.photon_process import joined_rows, kill, photon, photon_json, running, wait_for_rows
 from tests.e2e.real_logs import (
-    FOLDER_VARIABLE,
-    JOINED,
-    PRIMARY,
-    UNJOINABLE,
     RealExpectation,
     RealLogs,
     write_pipeline,
@@ -28,11 +24,8 @@ SMALL_BATCHES = "\nlimits: {batch_foreign: 128KiB}\n"
 
 
 @pytest.fixture(scope="module")
-def real_logs() -> RealLogs:
-    found = RealLogs.open()
-    if found is None:
-        pytest.skip(f"the real logs are not on this machine; {FOLDER_VARIABLE} says where they are")
-    return found
+def real_logs(tmp_path_factory: pytest.TempPathFactory) -> RealLogs:
+    return RealLogs.open_or_make(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture(scope="module")
@@ -40,23 +33,36 @@ def expectation(real_logs: RealLogs) -> RealExpectation:
     return real_logs.expectation()
 
 
-def assert_counts(counts: dict[str, Any]) -> None:
+def assert_counts(counts: dict[str, Any], logs: RealLogs) -> None:
     """Check that each datacenter has every record in one class, and both together each pair joined once."""
-    assert sum(counts[name]["joined"] for name in DATACENTERS) == JOINED
+    assert sum(counts[name]["joined"] for name in DATACENTERS) == logs.joined
     for name in DATACENTERS:
         one = counts[name]
-        assert one["foreign"] == JOINED + UNJOINABLE
-        assert one["joined"] + one["joined_elsewhere"] == JOINED
-        assert one["unjoinable"] == UNJOINABLE
-        assert one["primary"] == PRIMARY
+        assert one["foreign"] == logs.joined + logs.unjoinable
+        assert one["joined"] + one["joined_elsewhere"] == logs.joined
+        assert one["unjoinable"] == logs.unjoinable
+        assert one["primary"] == logs.primary
         assert {one[key] for key in ("duplicates", "dead_letters", "skipped", "filtered", "pending")} == {0}
 
 
 def assert_rows(pipeline: Path, expected: RealExpectation) -> None:
     """The joined values are those of a join that is not Photon's."""
     rows = joined_rows(pipeline).select(expected.joined.column_names).sort_by("event_id")
-    assert rows.num_rows == JOINED
     assert rows.cast(pa.schema(expected.joined.schema)).equals(expected.joined)
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_two_datacenters_join_on_spark_once_though_a_worker_dies(
+    real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path
+) -> None:
+    pipeline = write_pipeline(tmp_path)
+    real_logs.lay_out(tmp_path)
+    died = tmp_path / "died"
+    counts = photon_json("join", pipeline, "--complete", crash_at=f"task.after_candidates:1 {died}")
+    assert died.exists()
+    assert_counts(counts, real_logs)
+    assert_rows(pipeline, expectation)
 
 
 @pytest.mark.server
@@ -76,7 +82,7 @@ def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
         command = ("join", pipeline, "-d", "east", "--complete", "--engine", "local")
         ended = photon(*command, status=None, crash_at=f"{point}:{passing}")
         assert ended.returncode == -9, f"{point} was passed too seldom: {ended.stdout}{ended.stderr}"
-    assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"))
+    assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"), real_logs)
     assert_rows(pipeline, expectation)
 
 
@@ -110,5 +116,5 @@ def test_kill_9_under_spark_changes_nothing_in_the_result(
     )
     assert all(marker.exists() for marker in crashed)
     assert west["west"]["pending"] == 0
-    assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"))
+    assert_counts(photon_json("join", pipeline, "--complete", "--engine", "local"), real_logs)
     assert_rows(pipeline, expectation)

@@ -1,4 +1,4 @@
-"""The PostgreSQL of a test: without the program the test ends."""
+"""The PostgreSQL of a test: without the program the test is skipped."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from infra.servers import postgres as servers
-from tests.programs import end_without
+from tests.support.programs import needed
 
 
 @contextmanager
 def postgres(port: int) -> Iterator[servers.Postgres]:
     """A server that runs."""
-    try:
-        servers.programs()
-    except servers.PostgresMissing as missing:
-        end_without(str(missing))
+    needed("PostgreSQL")
     with servers.postgres(port) as found:
         yield found

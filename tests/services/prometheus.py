@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -17,7 +16,7 @@ import yaml
 
 from infra.servers.process import free_steady_port
 from tests.e2e.process_marks import soon
-from tests.programs import end_without
+from tests.support.programs import needed
 
 INFRA = Path(__file__).parents[2] / "infra"
 SETTINGS = INFRA / "prometheus"
@@ -67,14 +66,6 @@ class Prometheus:
             return False
 
 
-def program(name: str) -> str:
-    """A program of Debian's package. Without it the test ends."""
-    found = shutil.which(name)
-    if found is None:
-        end_without(f"there is no {name} on this machine: apt-get install prometheus")
-    return found
-
-
 def rules() -> list[dict[str, Any]]:
     """The alerts, as the file has them."""
     (group,) = yaml.safe_load((SETTINGS / "photon-alerts.yml").read_text())["groups"]
@@ -96,7 +87,7 @@ def prometheus(folder: Path, scraped_port: int) -> Iterator[Prometheus]:
     (folder / "photon-alerts.yml").write_text(yaml.safe_dump(alerts))
     server = Prometheus(f"http://127.0.0.1:{free_steady_port()}")
     command = [
-        program("prometheus"),
+        needed("prometheus"),
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address={server.url.removeprefix('http://')}",

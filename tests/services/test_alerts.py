@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.services.prometheus import SETTINGS, program, rules
+from tests.services.prometheus import SETTINGS, rules
+from tests.support.programs import needed
 
 pytestmark = pytest.mark.services
 
@@ -16,7 +17,7 @@ STORIES = Path(__file__).with_name("alerts.yml")
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program("promtool"), *words], capture_output=True, text=True, check=False)
+    return subprocess.run([needed("promtool"), *words], capture_output=True, text=True, check=False)
 
 
 def test_the_settings_and_alerts_are_what_prometheus_takes() -> None:

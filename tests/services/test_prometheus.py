@@ -23,7 +23,8 @@ from photon.verification.report import DatacenterReport, VerificationReport
 from photon.verification.stored_reports import append
 from tests.e2e.photon_process import kill, line_with, running, wait_for_rows
 from tests.e2e.process_marks import soon
-from tests.services.prometheus import INFRA, Prometheus, program, prometheus, rules
+from tests.services.prometheus import INFRA, Prometheus, prometheus, rules
+from tests.support.programs import needed
 
 pytestmark = [pytest.mark.services, pytest.mark.server, pytest.mark.timeout(600)]
 
@@ -46,7 +47,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
     is_over = threading.Event()
     writer = threading.Thread(target=LiveTraffic(traffic, folder).run, args=(is_over.is_set,))
     with ExitStack() as stack, ExitStack() as east_lives:
-        program("prometheus")
+        needed("prometheus")
         writer.start()
         stack.callback(writer.join)
         stack.callback(is_over.set)

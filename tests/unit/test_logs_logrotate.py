@@ -5,7 +5,6 @@ A follower tells of bytes that copytruncate may have lost.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from photon.logs.ranges import read_range
-from tests.programs import end_without
+from tests.support.programs import needed
 from tests.unit.tailing_world import World, named, refuse_to_open
 
 READ_BYTES = 2_000  # so much of each log is read before its rotation, and not all of it
@@ -70,8 +69,7 @@ class Writer:
 
 @pytest.fixture
 def logrotate(tmp_path: Path) -> Path:
-    if shutil.which("logrotate") is None:
-        end_without("logrotate is not installed (apt-get install logrotate)")
+    needed("logrotate")
     return tmp_path
 
 

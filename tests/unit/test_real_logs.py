@@ -11,27 +11,24 @@ import pytest
 from tests.e2e.real_logs import (
     FOLDER_VARIABLE,
     FOREIGN_FILE,
-    JOINED,
     PRIMARY_FILE,
     SET_FOLDER,
-    UNJOINABLE,
     RealLogs,
+    made,
 )
 
 
-@pytest.fixture(scope="module")
-def real_logs() -> RealLogs:
-    found = RealLogs.open()
-    if found is None:
-        pytest.skip(f"the real logs are not on this machine; {FOLDER_VARIABLE} says where they are")
-    return found
+@pytest.fixture(scope="module", params=["real", "made"])
+def real_logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RealLogs:
+    folder = tmp_path_factory.mktemp("logs")
+    return RealLogs.open_or_make(folder) if request.param == "real" else made(folder)
 
 
 def test_the_expectation_is_that_of_the_readme(real_logs: RealLogs) -> None:
     expectation = real_logs.expectation()
     ids = expectation.joined.column("event_id").to_pylist()
-    assert len(ids) == len(set(ids)) == JOINED
-    assert len(expectation.unjoinable) == UNJOINABLE
+    assert len(ids) == len(set(ids)) == real_logs.joined
+    assert len(expectation.unjoinable) == real_logs.unjoinable
     assert not expectation.unjoinable & set(ids)
 
 
