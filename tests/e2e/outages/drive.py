@@ -1,6 +1,7 @@
 """Carry a plan of faults out on a world of real processes, and check what has come of it.
 
 python -m tests.e2e.outages.drive --kills 200 --seed 1     # make soak-outages
+python -m tests.e2e.outages.drive --kills 1000 --local --each 40 --stopped 3 10     # on the local registry
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from photon.process.faults import REFILL_FAULT_POINTS
 from tests.e2e.outages.checker import read_logs, rows_of
 from tests.e2e.outages.commands import DONE, KILLED, NOT_DONE, VIOLATION, command
 from tests.e2e.outages.plan import Fault, Operation, faults_of, operations_of, repair_of
-from tests.e2e.outages.world import DatacenterProcess, Failed, World, until, world
+from tests.e2e.outages.world import ENDPOINTS, DatacenterProcess, Failed, World, until, world
 
 POINT_SECONDS = 4.0  # a fault comes after this time though its point was not passed
 SETTINGS = """
@@ -65,6 +66,7 @@ class Dose:
     endpoint_outages: int = 0  # kills and stalls of one endpoint at a time, and its losses, while this lasts
     commands: int = 0  # commands that are killed
     refills: int = 0  # refills that are killed, once the whole registry was put back
+    stores: int = ENDPOINTS  # 0: the local registry, which has no endpoint that could be killed
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def drive(folder: Path, seed: int, dose: Dose, say: Callable[[str], None] = lamb
     )
     chance = random.Random(seed)
     with (
-        world(folder, traffic, SETTINGS, KEPT) as made,
+        world(folder, traffic, SETTINGS, KEPT, dose.stores) as made,
         ThreadPoolExecutor(len(made.datacenters) + 2) as pool,
     ):
         made.begin()
@@ -278,9 +280,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--stopped", type=float, nargs=2, default=(10.0, 60.0), help="seconds, least and most"
     )
+    parser.add_argument("--local", action="store_true", help="on the local registry; few stops, many kills")
     options = parser.parse_args(arguments)
-    each = options.each
-    dose = Dose(each, each, tuple(options.stopped), endpoint_outages=each, commands=2 * each, refills=each)
+    each, stopped = options.each, tuple(options.stopped)
+    dose = Dose(each, each, stopped, endpoint_outages=each, commands=2 * each, refills=each)
+    if options.local:
+        dose = Dose(each, 2, stopped, commands=each, stores=0)
     outcomes = drive_until(options.kills, options.seed, dose, options.at_once)
     survived = sum((outcome.survived for outcome in outcomes), Counter[str]())
     wrong = sum(bool(outcome.wrong) for outcome in outcomes)

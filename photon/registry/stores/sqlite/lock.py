@@ -56,12 +56,12 @@ def _locked(folder: Path, name: str, until_seconds: float) -> int:
     while True:
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if os.geteuid() == 0:  # a folder that root looks after stays its owner's
-                owner = os.stat(folder)
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            own, of_folder = os.fstat(descriptor), os.stat(folder)
+            if os.geteuid() == 0 and own.st_uid != of_folder.st_uid:  # root has looked after it
+                os.fchown(descriptor, of_folder.st_uid, of_folder.st_gid)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                if os.path.samestat(own, os.stat(path)):
                     return descriptor
         except BlockingIOError:
             pass

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shlex
 import sqlite3
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from photon.registry.stores.copies import NoReply, NoReplyKind
@@ -70,7 +72,8 @@ def no_turn(missed: str, waited_seconds: float) -> NoReply:
 
 def another_user(path: Path, error: OSError) -> NoReply:
     """Why the system does not let us use the file or its folder."""
-    kind: NoReplyKind = "denied" if isinstance(error, PermissionError) else "unreachable"
+    is_denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    kind: NoReplyKind = "denied" if is_denied else "unreachable"
     return NoReply(f"{error.filename or path}: {error.strerror}{_owner_of(path)}", kind)
 
 
@@ -118,6 +121,9 @@ def old_server(folder: Path) -> NoReply | None:
 
 def _owner_of(path: Path) -> str:
     """Tell owner and mode of what is in the way of this user."""
+    with suppress(OSError):
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return " (its disk is mounted read-only)"
     for each in (path, path.parent):
         with_mode = _mode_of(each)
         if with_mode is not None and not os.access(each, os.R_OK | os.W_OK):
