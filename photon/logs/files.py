@@ -72,6 +72,8 @@ class TrackedFile:
     altered_us: int = 0  # when it was last seen to be written to in its place, without growing
     # Somebody may still write to it: it was the log when it was seen last, or has grown since it was rotated.
     in_use: bool = True
+    # Fingerprints of the files beside it when a log of its name was seen first: none is its rotation.
+    strangers: bytes = b""
     end_unknown: bool = False  # the file may have grown before it was truncated or went, and nobody knows
 
     @property

@@ -26,6 +26,7 @@ from photon.logs.gzips import CompressedBytes, CorruptGzip, NotClosedYet, index_
 from photon.pipeline.values import Encoding
 
 TAIL_BYTES = 256  # protocol D2
+HASH_BYTES = 16
 HEAD_BYTES = 1024  # whole lines: more than one record, for first records are often alike
 _FIRST_READ_BYTES = 4096
 _ZEROS = bytes(256)
@@ -69,7 +70,7 @@ HeadResult = Head | Odd | Literal["no record yet", "header too long", "ends with
 
 def hash_bytes(data: bytes) -> bytes:
     """The hash of heads and tails: BLAKE2b, 128 bits; empty for no bytes."""
-    return blake2b(data, digest_size=16).digest() if data else b""
+    return blake2b(data, digest_size=HASH_BYTES).digest() if data else b""
 
 
 class StoredBytes(CompressedBytes, Source, Protocol):
@@ -330,6 +331,12 @@ def end_hash(source: Source, size_bytes: int) -> bytes:
     """The hash of the last bytes of a file of this size."""
     start = max(0, size_bytes - TAIL_BYTES)
     return hash_bytes(source.read(start, size_bytes - start))
+
+
+def fingerprint(source: Source, size_bytes: int) -> bytes:
+    """The hash of a file's size, of its beginning and of its end."""
+    ends = source.read(0, HEAD_BYTES) + source.read(max(0, size_bytes - TAIL_BYTES), TAIL_BYTES)
+    return hash_bytes(size_bytes.to_bytes(8, "big") + ends)
 
 
 def problem_of(path: str, error: Exception) -> FileProblem:

@@ -51,7 +51,7 @@ CREATE TABLE files (
     grown_us INTEGER NOT NULL, max_time_us INTEGER, state TEXT NOT NULL,
     disk_bytes INTEGER NOT NULL, seen_hash BLOB NOT NULL, modified_ns INTEGER NOT NULL,
     target TEXT NOT NULL, altered_us INTEGER NOT NULL, in_use INTEGER NOT NULL,
-    end_unknown INTEGER NOT NULL);
+    strangers BLOB NOT NULL, end_unknown INTEGER NOT NULL);
 CREATE TABLE plan (
     batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
     advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);

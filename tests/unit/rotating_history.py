@@ -76,6 +76,7 @@ class History:
         self.dropped: list[Dropped] = []
         self.read_lines: Counter[bytes] = Counter()
         self.followed: set[str] = set()
+        self.keeps_time = self.chance.random() < 0.5  # else clocks are set back, and copies keep any times
         self.count = self.pauses = 0
         alike = b"# the same in each log" + b"." * self.chance.choice((0, 600, 2_000)) + b"\n"
         self.first_line = alike if self.chance.random() < IS_BEGUN_ALIKE else b""
@@ -138,7 +139,14 @@ class History:
 
     def touch(self, file: Written) -> None:
         self.now_us += MICROSECONDS // 10  # a disk that counts no finer would hide it
-        os.utime(file.writer, ns=(self.now_us * 1_000, self.now_us * 1_000))
+        back_us = 0 if self.keeps_time else self.chance.choice((0, 60, 3_600)) * MICROSECONDS
+        os.utime(file.writer, ns=((self.now_us - back_us) * 1_000,) * 2)
+
+    def put_time(self, place: Path) -> None:
+        """Have a file that nobody follows by this name say any time."""
+        if not self.keeps_time:
+            time_us = self.now_us + self.chance.choice((-self.now_us, -3_600, -60, 0, 86_400)) * MICROSECONDS
+            os.utime(place, ns=(max(1, time_us) * 1_000,) * 2)
 
     def close_one(self) -> None:
         moved = [file for file in self.files if file.writer >= 0 and not self.is_current(file)]
@@ -216,6 +224,7 @@ class History:
         (shutil.copy2 if self.chance.random() < 0.5 else shutil.copy)(self.places[file.log], place)
         if place.stat().st_mtime_ns > self.now_us * 1_000:
             os.utime(place, ns=(self.now_us * 1_000, self.now_us * 1_000))
+        self.put_time(place)
         copied = len(file.lines)
         if self.process and self.chance.random() < 0.3:
             self.chance.choice((self.look, self.read))()
@@ -253,6 +262,7 @@ class History:
             )
             compressed.write_bytes(gzip.compress(file.place.read_bytes()))
             os.utime(compressed, ns=(written_ns, written_ns))
+            self.put_time(compressed)
             file.place.unlink()
             file.place, file.held_by = compressed, 0
 
@@ -271,6 +281,8 @@ class History:
         assert file.place is not None
         file.place.rename(place)
         file.place = place
+        if place not in self.places.values():
+            self.put_time(place)
 
     def delete(self, file: Written) -> None:
         assert file.place is not None

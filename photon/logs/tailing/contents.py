@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from photon.logs.discovery import FoundFile, strip_gz
 from photon.logs.files import TrackedFile
@@ -13,6 +14,7 @@ from photon.logs.source import (
     UNREADABLE,
     Source,
     end_hash,
+    fingerprint,
     has_head,
     has_header,
     has_seen_end,
@@ -101,6 +103,32 @@ class Contents:
                 return is_beginning_of(copy, look.sizes[found.path], source)
         except UNREADABLE:
             return False
+
+    def is_stranger(self, look: Look, found: FoundFile) -> bool:
+        """Whether it was there before the logs beside it were followed, also if it was compressed since."""
+        if not look.strangers:
+            return False
+        with suppress(*UNREADABLE):  # if it is to be read, whoever reads it says so
+            if self.fingerprint_of(found) in look.strangers:
+                return True
+            if found.compressed and self.is_whole(look, found):
+                with self.folder.open(found) as source:
+                    return fingerprint(source, look.sizes[found.path]) in look.strangers
+        return False
+
+    def note_as_log(self, look: Look, found: FoundFile) -> None:
+        """What is a log file now is no stranger: one was put into the place of a log."""
+        with suppress(*UNREADABLE):
+            mark = self.fingerprint_of(found) if look.strangers else b""
+            if mark in look.strangers:
+                for file in [each for each in look.files.values() if mark in each.strangers]:
+                    look.put(replace(file, strangers=file.strangers.replace(mark, b"")))
+                del look.strangers
+
+    def fingerprint_of(self, found: FoundFile) -> bytes:
+        """What tells a file from others that begin alike. What opening and reading raises."""
+        with self.folder.open_stored(found) as stored:
+            return fingerprint(stored, found.size_bytes)
 
     def is_damaged(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
         """Whether it is the same file in its place, and others are only the bytes that it began with."""

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from photon.logs.discovery import FileProblem, FoundFile
 from photon.logs.files import TrackedFile
+from photon.logs.source import HASH_BYTES
 
 
 @dataclass
@@ -39,6 +40,14 @@ class Look:
     def gzips(self) -> dict[int, TrackedFile]:
         """The compressed files that are known, by inode."""
         return {file.file.inode: file for file in self.files.values() if file.file.compressed}
+
+    @cached_property
+    def strangers(self) -> frozenset[bytes]:
+        """Fingerprints of the files that were there before any log was followed beside them."""
+        noted = (file.strangers for file in self.files.values())
+        return frozenset(
+            each[at : at + HASH_BYTES] for each in noted for at in range(0, len(each), HASH_BYTES)
+        )
 
     def put(self, file: TrackedFile) -> None:
         if self.files.get(file.file.number) != file:

@@ -12,7 +12,6 @@ from photon.logs.tailing.contents import Contents
 from photon.logs.tailing.observation import Look
 from photon.logs.tailing.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations, stem_of
 
-SECOND_NS = 10**9
 MOST_GONE = 1_000  # files that went, the latest ones, with which new files are compared
 
 
@@ -30,22 +29,23 @@ def find_rotated(look: Look, contents: Contents, found: Scan, matches: Matches) 
                 has_problem = candidate.path in {problem.path for problem in look.problems}
                 if not has_problem or candidate.path in look.unfinished:
                     look.awaited.add(file.file.number)
-            elif _may_be_younger(look, candidate, file) and contents.same_content(look, candidate, file):
+            elif _may_be_it(look, contents, candidate, file) and contents.same_content(look, candidate, file):
                 rotated[file.file.number] = candidate
                 break
     return rotated
 
 
-def _may_be_younger(look: Look, candidate: FoundFile, file: TrackedFile) -> bool:
-    """Whether a stranger was written to since little was seen of a log, or at that moment.
+def _may_be_it(look: Look, contents: Contents, candidate: FoundFile, file: TrackedFile) -> bool:
+    """Whether a file may be a log of which little was seen, and does not merely begin alike.
 
-    One that was there before merely begins as the log does. Some tools cut the times of copies to seconds.
+    It was not there before the log, and holds no other file of which more was seen.
     """
     if candidate.path in look.matched or file.size_bytes >= SHORT_BYTES:
         return True
-    is_cut = candidate.modified_ns % SECOND_NS == 0
-    seen_ns = file.modified_ns - file.modified_ns % SECOND_NS if is_cut else file.modified_ns
-    return candidate.modified_ns >= seen_ns
+    longer = Beginnings(other for other in look.files.values() if other.size_bytes > file.size_bytes)
+    alike = contents.like(look, candidate, longer)
+    is_another = any(contents.same_content(look, candidate, other) for other in alike)
+    return not is_another and not contents.is_stranger(look, candidate)
 
 
 def find_moved(
@@ -144,7 +144,7 @@ def _is_it(look: Look, contents: Contents, candidate: FoundFile, tracked: Tracke
     has_read = tracked.offset_bytes > tracked.file.header_bytes
     if not (has_read or tracked.seen_hash or tracked.file.head_bytes >= TELLING_BYTES):
         return False
-    if not (contents.is_whole(look, candidate) and _may_be_younger(look, candidate, tracked)):
+    if not (contents.is_whole(look, candidate) and _may_be_it(look, contents, candidate, tracked)):
         return False
     return contents.same_content(look, candidate, tracked)
 

@@ -50,7 +50,7 @@ from photon.logs.tailing.rotated_files import (
 )
 from photon.logs.tailing.unknown_ends import Ends, latest_growth_us, was_written
 from photon.logs.tailing.unreadable_objects import UnreadableObjects
-from photon.logs.tailing.unseen_rotations import UnseenRotations, others_beside
+from photon.logs.tailing.unseen_rotations import UnseenRotations, others_beside, strangers_beside
 from photon.logs.tailing.whole_gzips import WholeGzips
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
@@ -228,10 +228,12 @@ class LogTail:
         missing = [number for number in matches.missing if number not in rotated and number not in kept]
         not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
         fresh = [file for file in matches.fresh if file.path not in not_new]
+        miss(look, found, ends, missing, self._missing, self._folder.is_immutable)
         fresh += self._unseen.find(look, self._contents, found, self._held, missing)
         back = find_back(look, self._contents, missing, fresh)
         for file, number in back.items():
             self._found_again(look, look.files[number], file)
+        look.vanished = [file for file in look.vanished if file.file.number not in back.values()]
         self._copies |= dict(matches.copies)
         for is_compressed, is_log in ORDER_OF_NEW:
             new = [file for file in fresh if file.compressed is is_compressed and file not in back]
@@ -247,8 +249,6 @@ class LogTail:
                 file: self._known[whole.path][1] for file, whole in twins.items() if whole.path in self._known
             }
         self._unseen.forget(self._copies, self._known)
-        missing = [number for number in missing if number not in back.values()]
-        miss(look, found, ends, missing, self._missing, self._folder.is_immutable)
 
     def _can_be_read(self, look: Look, found: FoundFile) -> bool:
         """Whether it is whole, and not set aside. LogsUnavailable."""
@@ -337,8 +337,10 @@ class LogTail:
                 head.header, head.header_bytes, head.head_bytes, head.head_hash,
             )  # fmt: skip
             new = TrackedFile(log_file, head.header_bytes, b"", False, size_bytes, look.now_us, None)
-            new = replace(new, end_unknown=found.path in look.cut_off)
+            strangers = strangers_beside(look, self._contents, found)
+            new = replace(new, end_unknown=found.path in look.cut_off, strangers=strangers)
             look.put(self._as_seen(look, new, found, has_moved=True))
+            self._contents.note_as_log(look, found)
             self._remember(look, found, look.next_number)
             look.next_number += 1
 

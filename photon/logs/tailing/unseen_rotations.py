@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
 
 from photon.logs.discovery import FoundFile, Scan
 from photon.logs.files import TrackedFile
+from photon.logs.source import UNREADABLE
 from photon.logs.tailing.contents import Contents
 from photon.logs.tailing.observation import Look
 from photon.logs.tailing.open_files import OpenFiles
-from photon.logs.tailing.rotation import SHORT_BYTES, Beginnings, rotated_from
+from photon.logs.tailing.rotation import SHORT_BYTES, Beginnings, Rotations, rotated_from
+
+MOST_STRANGERS = 10_000  # beside one log: of so many files the fingerprints are kept, 160 KB
 
 
 class UnseenRotations:
@@ -26,7 +31,8 @@ class UnseenRotations:
         others = others_beside(look, contents, found, held)
         grown = contents.folder.find([file.path for file in self._begun])
         is_as_before = others == self._others and list(grown.values()) == self._begun
-        if is_as_before or any(look.files[number].state == "open" for number in missing):
+        is_sought = not look.final and any(look.files[number].state == "open" for number in missing)
+        if is_as_before or is_sought:
             return []
         withheld = len(look.withheld)
         unseen = unseen_rotations(look, contents, others)
@@ -59,27 +65,42 @@ def others_beside(look: Look, contents: Contents, found: Scan, held: OpenFiles |
     return others
 
 
+def strangers_beside(look: Look, contents: Contents, log: FoundFile) -> bytes:
+    """The fingerprints of files that might be rotations of a log, and lie beside it when it is seen first."""
+    places = {log.path, contents.folder.target_of(log)} - {""}
+    if log.path not in look.matched or places & {
+        name for tracked in look.files.values() for name in _names_of(tracked)
+    }:
+        return b""
+    others = {path for place in places for path in contents.folder.beside(place)} - look.matched - places
+    likely = Rotations(places).among(sorted(others))
+    there = contents.folder.find(list(islice(likely, MOST_STRANGERS))).values()
+    noted = set[bytes]()
+    for each in there:
+        with suppress(*UNREADABLE):
+            is_whole = not each.compressed and contents.is_whole(look, each)
+            if not (is_whole and contents.is_prefix(look, each, log)):  # else it is a copy of the log
+                noted.add(contents.fingerprint_of(each))
+    return b"".join(sorted(noted))
+
+
 def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) -> list[FoundFile]:
     """Logs that were begun and rotated while nobody looked, so that `files` never matched their names.
 
-    What was written to after a log was followed was that log for some time. What was there before stays a
-    stranger.
+    What came after a log was followed was that log for some time, whatever its time says. What was there
+    before stays a stranger.
     """
-    since_ns: dict[str, int] = {}
-    for tracked in look.files.values():
-        seen_ns = look.before.get(tracked.file.number, tracked).modified_ns
-        for log in _was_called(look, tracked) if seen_ns else ():
-            since_ns[log] = min(seen_ns, since_ns.get(log, seen_ns))
-    if not since_ns:
+    logs = {log for tracked in look.files.values() for log in _was_called(look, tracked)}
+    if not logs:
         return []
     inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
     known = Beginnings(look.files[number] for number in look.present)
     unseen = []
     for path, inode in others.items():
-        first_ns = [since_ns[log] for log in rotated_from(path) if log in since_ns]
-        may_be_new = bool(first_ns) and inode not in inodes and path not in look.matched
+        is_named_so = not logs.isdisjoint(rotated_from(path))
+        may_be_new = is_named_so and inode not in inodes and path not in look.matched
         candidate = contents.folder.find([path]).get(path) if may_be_new else None
-        if candidate is None or candidate.modified_ns < min(first_ns):
+        if candidate is None or contents.is_stranger(look, candidate):
             continue
         if not contents.is_whole(look, candidate):
             continue
@@ -93,8 +114,7 @@ def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) 
 def copies_of_rewritten(look: Look, contents: Contents, others: Mapping[str, int]) -> list[FoundFile]:
     """Copies of logs that were written anew in their places and begin as they did before.
 
-    Both hold what was seen of the log, which is little; only the copy holds what came next. A file that
-    nobody wrote to since then stays a stranger.
+    Both hold what was seen of the log, which is little; only the copy holds what came next.
     """
     here = [look.files[n] for n in look.present if n in look.before]
     present = {path: log for log in here for path in (log.file.path, log.target)}
@@ -109,8 +129,8 @@ def copies_of_rewritten(look: Look, contents: Contents, others: Mapping[str, int
             continue
         for log in logs:
             before = look.before[log.file.number]
-            may_be_it = 0 < before.modified_ns <= candidate.modified_ns and before.file.path == log.file.path
-            if may_be_it and _is_cut_off(look, contents, candidate, before, log):
+            is_in_place = before.file.path == log.file.path and not contents.is_stranger(look, candidate)
+            if is_in_place and _is_cut_off(look, contents, candidate, before, log):
                 found.append(candidate)
                 break
     return found
@@ -132,4 +152,9 @@ def _was_called(look: Look, tracked: TrackedFile) -> list[str]:
     was_there = before.state == "open" and before.file.path == path
     if tracked.file.number in look.present and path in look.matched and was_there:
         return []
+    return _names_of(tracked)
+
+
+def _names_of(tracked: TrackedFile) -> list[str]:
+    path = tracked.file.path
     return [path, *rotated_from(path), tracked.target]
