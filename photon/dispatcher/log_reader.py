@@ -22,6 +22,7 @@ from photon.pipeline.sections import Log
 from photon.process.clock import MICROSECONDS
 from photon.process.readable import readable
 from photon.state.dispatcher_state import DispatcherState
+from photon.state.losses import name_of
 from photon.state.plan import Advance
 
 # How big files are is stored with each plan; where none follows, as with half a line, after this time.
@@ -209,7 +210,7 @@ class LogReader:
         if (store or lost_bytes) and self._store is not None:
             self._store.put_files(store, lost_bytes)
             _log_lost(side, observation.vanished)
-            _log_unknown_ends(side, self.files, changed.values())
+            _log_unknown_ends(side, self.files, changed)
         self._grown = (self._grown | changed.keys()).difference(new.file.number for new in store)
         self.files.update(changed)
         self._to_hold |= changed.keys()
@@ -347,14 +348,17 @@ def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
             )  # fmt: skip
 
 
-def _log_unknown_ends(side: Side, before: Mapping[int, TrackedFile], changed: Iterable[TrackedFile]) -> None:
-    for now in changed:
+def _log_unknown_ends(
+    side: Side, before: Mapping[int, TrackedFile], changed: Mapping[int, TrackedFile]
+) -> None:
+    files = {**before, **changed}
+    for now in changed.values():
         was_told = now.file.number in before and before[now.file.number].end_unknown
         if now.end_unknown and not was_told:
             least_bytes = now.unread_bytes if now.state != "open" else 0
             log.warning(
                 "%s log: what came last to %s may be lost: at least %d bytes, how many more nobody knows",
-                side, readable(now.file.path), least_bytes,
+                side, name_of(now, files), least_bytes,
             )  # fmt: skip
 
 

@@ -89,10 +89,18 @@ def losses_of(view: StateView) -> Losses:
 def lost_files(lost: Losses, files: Mapping[int, TrackedFile]) -> list[str]:
     """Say of each file what it has lost, the latest first. One that is back is not named."""
     return [
-        f"{readable(files[number].file.path)}: {said}"
+        f"{name_of(files[number], files)}: {said}"
         for number in sorted({*lost.file_bytes, *lost.may_be_lost}, reverse=True)
         if (said := _lost_of(lost, number, files[number]))
     ]
+
+
+def name_of(tracked: TrackedFile, files: Mapping[int, TrackedFile]) -> str:
+    """A file by the path where it was seen last, and whether another one is there now."""
+    path = tracked.file.path
+    others = (each for each in files.values() if each.file.path == path and each.state == "open")
+    is_another = any(each.file.number != tracked.file.number for each in others)
+    return f"{readable(path)} (an earlier file of this name)" if is_another else readable(path)
 
 
 def _lost_of(lost: Losses, number: int, tracked: TrackedFile) -> str:

@@ -77,7 +77,7 @@ def test_a_log_that_leaves_its_folder_while_nothing_runs_is_told(world: World, l
     assert told.problems, "nobody is told"
     sentence, file = told.problems
     assert "at least 0 bytes may be lost of 1 log file" in sentence
-    assert file.startswith("clicks/a.jsonl: ")
+    assert file.startswith("clicks/a.jsonl (an earlier file of this name): ")
     assert "at least 0 bytes, how many more nobody knows" in file
     assert told.facts.lost.may_be_lost == {1: 0}
     plan_acknowledgement(world.state(), world.clock.now_us()).apply()
@@ -131,7 +131,7 @@ def test_a_rotated_log_that_is_not_looked_for_by_content_is_lost(
     monkeypatch.setattr(Beginnings, "like", lambda self, source, *paths: [])
     monkeypatch.setattr(tail, "find_elsewhere", lambda *known: {})
     story = partial(stories.no_event_is_lost_or_joined_twice, world, [way] * 2)
-    caught_by_story(story, because="events were lost or joined twice")
+    caught_by_story(story, because="bytes were read twice or counted as lost")
 
 
 def test_sizes_that_are_not_stored_leave_lost_bytes_uncounted(world: World, monkeypatch: Patch) -> None:  # D5

@@ -503,3 +503,86 @@ def test_a_rotation_that_nobody_saw_and_nobody_may_open_is_told(
         assert world.read() == {2: lines(4)}
         assert [p.path for p in world.last_seen.problems] == ["c/app.log.1"]
     assert read_until_nothing_comes(world) == [b"c3"]
+
+
+WRONG_TIMES = {"an hour back": -3_600, "a minute back": -60, "of 1970": None, "of tomorrow": 86_400}
+
+
+def set_time(path: Path, seconds: int | None) -> None:
+    time_ns = 1 if seconds is None else path.stat().st_mtime_ns + seconds * 10**9
+    os.utime(path, ns=(time_ns, time_ns))
+
+
+def rotated_twice(world: World, is_compressed: bool, is_late: bool) -> list[bytes]:
+    """Rotate a log of which c1 and c2 were read twice, while nobody looks; what is to be read."""
+    folder = world.folder / "c"
+    (folder / "app.log").rename(folder / "app.log.2")
+    if is_late:
+        world.append("c/app.log.2", lines(9))
+    first = lines(3, 4)
+    if is_compressed:
+        world.write("c/app.log.1.gz", gzip.compress(first))
+    else:
+        world.write("c/app.log.1", first)
+    world.write("c/app.log", lines(5, 6))
+    return sorted((lines(3, 4, 5, 6) + (lines(9) if is_late else b"")).splitlines())
+
+
+@pytest.mark.parametrize("when", WRONG_TIMES)
+@pytest.mark.parametrize("is_compressed", [False, True], ids=["plain", "gzipped"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["", "with a late line"])
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_a_rotation_is_read_whatever_its_time_says(
+    tmp_path: Path, when: str, is_compressed: bool, is_late: bool, stopped: bool
+) -> None:
+    world = named(tmp_path, "c/app.log")
+    world.write("c/app.log", lines(1, 2))
+    world.write("c/app.log.7", lines(0))  # it was there before
+    assert world.read() == {1: lines(1, 2)}
+    expected = rotated_twice(world, is_compressed, is_late)
+    for path in (world.folder / "c").glob("app.log.1*"):
+        set_time(path, WRONG_TIMES[when])
+    if stopped:
+        world.restart()
+    assert sorted(read_until_nothing_comes(world)) == expected
+
+
+@pytest.mark.parametrize("change", ["touch", "rename", "gzip", "touch and gzip"])
+@pytest.mark.parametrize("first", [lines(0), ALIKE], ids=["other", "alike"])
+def test_what_lay_beside_a_log_before_stays_a_stranger(tmp_path: Path, change: str, first: bytes) -> None:
+    world = named(tmp_path, "c/app.log")
+    world.write("c/app.log.1", first + lines(7))
+    world.write("c/app.log", ALIKE + lines(1))
+    assert world.read() == {1: ALIKE + lines(1)}
+    stranger = world.folder / "c/app.log.1"
+    if "touch" in change:
+        set_time(stranger, 86_400)
+    (world.folder / "c/app.log").rename(world.folder / "c/app.log.2")
+    world.write("c/app.log", ALIKE + lines(2))
+    if "gzip" in change:
+        (world.folder / "c/app.log.1.gz").write_bytes(gzip.compress(stranger.read_bytes()))
+        stranger.unlink()
+    elif change == "rename":
+        stranger.rename(world.folder / "c/app.log.3")
+    world.restart()
+    assert read_until_nothing_comes(world) == (ALIKE + lines(2)).splitlines()
+
+
+@pytest.mark.parametrize("final", [True, False], ids=["complete", "until idle"])
+@pytest.mark.parametrize("is_compressed", [False, True], ids=["plain", "gzipped"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["", "with a late line"])
+def test_a_one_shot_join_knows_of_rotations_behind_a_deleted_one_before_it_ends(
+    tmp_path: Path, final: bool, is_compressed: bool, is_late: bool
+) -> None:
+    world = named(tmp_path, "c/app.log")
+    world.write("c/app.log", lines(1, 2))
+    assert world.read() == {1: lines(1, 2)}
+    rotated_twice(world, is_compressed, is_late)
+    (world.folder / "c/app.log.2").unlink()
+    world.restart()
+    found = world.read(final)
+    while not final and (world.last_seen.checks_pending or world.last_seen.backlog_bytes):
+        found |= world.read()
+    assert sorted(b"".join(found.values()).splitlines()) == lines(3, 4, 5, 6).splitlines()
+    assert [file.file.number for file in world.tracked.values() if file.end_unknown] == [1]
+    assert not world.look(final).backlog_bytes
