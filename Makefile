@@ -10,11 +10,12 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed flink figures lock clean
 
 help:
-	@echo "make setup      .venv with photon and all it needs, Delta's JARs and dynoxide, the local registry"
+	@echo "make setup      .venv with photon and all it needs, and Delta's JARs"
 	@echo "make minio      build MinIO, a store that speaks S3, for the tests and for lakes on it; needs Go"
+	@echo "make dynoxide   fetch dynoxide, a server for a registry's endpoint; what needs it does it: tests, figures, demo"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
 	@echo "make dbt        dbt with DuckDB, in an environment of its own, for examples/dbt and its test"
 	@echo "make check      ruff, mypy, the import contracts and make weight"
@@ -79,7 +80,10 @@ $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 minio: setup
 	$(BIN)/python -m photon.toolchain.minio
 
-# The tests run on it too. For the local registry it is needed only where there is no dynoxide to fetch.
+# Endpoints for tests, figures and the demo. Where there is none for the machine, DynamoDB Local is fetched.
+dynoxide: setup
+	@$(BIN)/python -m photon.toolchain.fetch --dynoxide
+
 dynamodb-local: setup
 	@$(BIN)/python -m photon.toolchain.fetch --dynamodb-local
 
@@ -119,7 +123,7 @@ TELL_SKIPPED = @$(BIN)/python -m tests.support.programs $(SKIPPED)
 test test-all: export PHOTON_SKIPPED_TESTS := $(SKIPPED)
 
 # Every rule once.
-test: none-skipped test-fast dynamodb-local
+test: none-skipped test-fast dynoxide dynamodb-local
 	$(BY_FILE) -m "(server or spark) and not ($(REST) or long)"
 	@echo "Left out here, by folder; make test-all has the rest, make test-long many more seeds and histories:"
 	@$(BIN)/pytest --collect-only -q -m "$(REST) or long" | awk -F/ '/::/ {n[$$2]++} END {for (f in n) print n[f], "tests/" f}'
@@ -130,7 +134,7 @@ none-skipped:
 
 # The rest: whole processes and datacenters that die, browsers, servers of Debian. One group after the other:
 # side by side all of them wait for the same two cores. Outages take both alone.
-test-all: none-skipped setup dynamodb-local
+test-all: none-skipped setup dynoxide dynamodb-local
 	$(BY_FILE) -m "slow and not (long or browser or services)"
 	$(BIN)/pytest -m "services and not long" tests/services
 	$(BIN)/pytest -m "browser and not long" tests/browser
@@ -138,7 +142,7 @@ test-all: none-skipped setup dynamodb-local
 	$(TELL_SKIPPED)
 
 # People run these by hand; shorter tests hold the same. Whole demos and real logs under Spark take both cores.
-test-long: setup dynamodb-local
+test-long: setup dynoxide dynamodb-local
 	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"
 
@@ -147,24 +151,24 @@ screenshots: setup
 	$(BIN)/python -m tests.browser.screenshots docs/images
 
 # One that fails is printed, with how to run it again.
-soak: setup
+soak: dynoxide
 	$(BIN)/python -m tests.simulation.whole.simulation --seeds 100000
 	$(BIN)/python -m tests.registry.simulation --seeds 20000
 	$(BIN)/python -m tests.simulation.whole.simulation --restored --seeds 20000
 	$(MAKE) soak-outages
 
-soak-outages: setup
+soak-outages: dynoxide
 	$(BIN)/python -m tests.e2e.outages.drive --kills 200
 
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not (spark or server or long or $(REST))"
 
 LAKE ?= local
-demo: setup
+demo: dynoxide
 	$(BIN)/python -m examples.demo --lake $(LAKE)
 
 # Goes on with what the demo left, its history in Dagster's UI included.
-dev: setup
+dev: dynoxide
 	$(BIN)/python -m examples.demo --stay
 
 example: setup
@@ -199,7 +203,7 @@ bench-feed: setup
 flink: setup
 	$(BIN)/python -m bench.flink_environment
 
-figures: setup
+figures: dynoxide
 	$(BIN)/python -m bench figures
 
 # Keeps the versions that still fit; to take newer ones, remove requirements.lock first.

@@ -1,6 +1,9 @@
-"""The demo for whoever works on Photon: it stays until Ctrl-C, or has its logs and tables on a MinIO.
+"""The demo with all around it: a registry over three endpoints, one of which is killed; tables on a MinIO.
 
-python -m examples.demo --lake s3    # make demo LAKE=s3: as `photon demo`
+`photon demo` needs no server: its registry is the local one.
+
+python -m examples.demo              # make demo
+python -m examples.demo --lake s3    # make demo LAKE=s3
 python -m examples.demo --stay       # make dev: on what a demo left, and nothing is killed
 """
 
@@ -16,13 +19,16 @@ from urllib.parse import urlsplit
 import click
 
 from infra.servers.minio import places_on_minio
-from orchestration.demo.demo import run_demo, run_live
+from infra.servers.stores import StoreServer, fastest_kind
+from orchestration.demo.demo import Endpoint, run_demo, run_live
 from orchestration.demo.folder import DemoFolder
 from photon.cli.demo import folder_option, port_option, seconds_option
 from photon.cli.ending import InOrder
 from photon.cli.output import DONE, VIOLATION, expected_errors, json_option, print_result
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
+
+ENDPOINTS = 3
 
 
 @contextlib.contextmanager
@@ -38,6 +44,21 @@ def places(kind: str, folder: DemoFolder, datacenters: Sequence[str]) -> Iterato
     port = None if endpoint_url is None else urlsplit(endpoint_url).port
     with places_on_minio(folder.path / "minio", datacenters, port) as lines:
         yield lines
+
+
+@contextlib.contextmanager
+def endpoints(folder: DemoFolder) -> Iterator[Sequence[Endpoint]]:
+    """Run the three endpoints of the demo's registry. A folder that is begun keeps what it has."""
+    named = load_pipeline(folder.pipeline).registry.endpoints if folder.is_begun else ()
+    if named == "local":
+        yield ()
+        return
+    ports = [urlsplit(one.url).port for one in named] or [None] * ENDPOINTS
+    with contextlib.ExitStack() as started:
+        yield [
+            started.enter_context(StoreServer(fastest_kind(), folder.path / "endpoints" / str(number), port))
+            for number, port in enumerate(ports, 1)
+        ]
 
 
 def _endpoint_url(folder: DemoFolder) -> str | None:
@@ -58,16 +79,16 @@ def _endpoint_url(folder: DemoFolder) -> str | None:
 )  # fmt: skip
 @json_option
 def main(folder: Path, seconds: float, port: int, stay: bool, lake: str, as_json: bool) -> None:
-    """Run `photon demo` with its logs and tables elsewhere, or without an end.
+    """Run `photon demo` over three endpoints, with its logs and tables elsewhere, or without an end.
 
     Exit status 0 only if the verification holds; 130 for Ctrl-C (with --stay: 0).
     """
     if stay:
         with expected_errors(), contextlib.suppress(KeyboardInterrupt):
-            run_live(folder, port, partial(places, lake))
+            run_live(folder, port, partial(places, lake), endpoints)
         return
     with expected_errors():
-        summary = run_demo(folder, seconds, port, partial(places, lake))
+        summary = run_demo(folder, seconds, port, partial(places, lake), endpoints)
     print_result(summary.as_dict(), summary.text(), as_json)
     sys.exit(DONE if summary.holds else VIOLATION)
 

@@ -24,8 +24,8 @@ from photon.registry.address import LOCAL_REGION
 class StoreServer(ServerProcess):
     """One store of a registry."""
 
-    def __init__(self, kind: ServerKind, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, kind: ServerKind, folder: Path, port: int | None = None) -> None:
+        super().__init__(folder, port)
         self.kind = kind
 
     def command(self) -> Sequence[str]:

@@ -11,13 +11,25 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from orchestration.demo.dagster_stack import HOST, DagsterFailed, DagsterStack, free_port, path_of, stack_in
 from orchestration.demo.folder import DemoFolder, held_folder
 from orchestration.demo.latency import SeenRow, TableReader, TimeSpan
 from orchestration.demo.plot import draw
 from orchestration.demo.process_tree import GUARD, ProcessTree, Program
-from orchestration.demo.scenario import PIPELINE, SETTINGS, VICTIM, Facts, Kill, Phase, phases, stay, traffic
+from orchestration.demo.scenario import (
+    PIPELINE,
+    SETTINGS,
+    VICTIM,
+    Facts,
+    Kill,
+    Phase,
+    phases,
+    registry_over,
+    stay,
+    traffic,
+)
 from orchestration.demo.summary import Course, Summary
 from orchestration.demo.traffic import Traffic
 from orchestration.demo.traffic_process import Generator, generating
@@ -30,6 +42,7 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.operating_system import handled_by
 from photon.process.readable import counted
+from photon.registry.opening import init_registry
 from photon.verification.stored_reports import StoredReport, newest
 
 LONGEST_SECONDS = 540.0  # all phases of a demo at their bounds; its traffic is stopped long before
@@ -52,6 +65,29 @@ class DemoFailed(UserError):
 Places = Callable[[DemoFolder, Sequence[str]], AbstractContextManager[Mapping[str, str]]]
 
 
+class Endpoint(Protocol):
+    """One endpoint of a demo's registry: a server of its own."""
+
+    url: str
+
+    def kill(self) -> None:
+        """Kill it, as `kill -9` does."""
+        ...
+
+    def start(self) -> None:
+        """Start it again, with its data."""
+        ...
+
+
+# Runs the endpoints of a demo's registry; none: it is the local one, a file.
+Endpoints = Callable[[DemoFolder], AbstractContextManager[Sequence[Endpoint]]]
+
+
+def no_endpoints(folder: DemoFolder) -> AbstractContextManager[Sequence[Endpoint]]:
+    """Leave the registry in a file of the folder."""
+    return nullcontext(())
+
+
 def in_the_folder(
     folder: DemoFolder, datacenters: Sequence[str]
 ) -> AbstractContextManager[Mapping[str, str]]:
@@ -59,7 +95,13 @@ def in_the_folder(
     return nullcontext({})
 
 
-def run_demo(path: Path, seconds: float, ui_port: int, places: Places = in_the_folder) -> Summary:
+def run_demo(
+    path: Path,
+    seconds: float,
+    ui_port: int,
+    places: Places = in_the_folder,
+    endpoints: Endpoints = no_endpoints,
+) -> Summary:
     """Begin anew in the folder, and go through every phase; everything that was started has ended then.
 
     `seconds`: how long both datacenters join undisturbed. UserError if it can't be done; KeyboardInterrupt
@@ -70,9 +112,14 @@ def run_demo(path: Path, seconds: float, ui_port: int, places: Places = in_the_f
     with held_folder(path) as folder, contextlib.ExitStack() as parts:
         folder.empty()
         lines = parts.enter_context(places(folder, logged.datacenters))
-        logged.write_pipeline(folder.path, PIPELINE, SETTINGS, lines)
+        servers = parts.enter_context(endpoints(folder))
+        settings = SETTINGS + registry_over([one.url for one in servers])
+        logged.write_pipeline(folder.path, PIPELINE, settings, lines)
+        if servers:
+            init_registry(load_pipeline(folder.pipeline), clock)
         with _started(folder, logged, ui_port, clock) as demo:
-            demo.play(phases(seconds))
+            demo.endpoints = servers
+            demo.play(phases(seconds, bool(servers)))
             assert demo.kill is not None
             course = Course(tuple(demo.rows), demo.spans, demo.kill)
             say("drawing the plot")
@@ -82,7 +129,9 @@ def run_demo(path: Path, seconds: float, ui_port: int, places: Places = in_the_f
     return Summary(reports, course, demo.stack.url, str(folder.plot), str(folder.path))
 
 
-def run_live(path: Path, ui_port: int, places: Places = in_the_folder) -> None:
+def run_live(
+    path: Path, ui_port: int, places: Places = in_the_folder, endpoints: Endpoints = no_endpoints
+) -> None:
     """Live traffic under Dagster, on what is in the folder, until KeyboardInterrupt. Raises as `run_demo`."""
     clock = SystemClock()
     logged = traffic(_seed(clock), STAY_SECONDS)
@@ -90,8 +139,12 @@ def run_live(path: Path, ui_port: int, places: Places = in_the_folder) -> None:
         if not folder.is_begun:
             folder.empty()
         lines = parts.enter_context(places(folder, logged.datacenters))
+        servers = parts.enter_context(endpoints(folder))
         if not folder.is_begun:
-            logged.write_pipeline(folder.path, PIPELINE, SETTINGS, lines)
+            settings = SETTINGS + registry_over([one.url for one in servers])
+            logged.write_pipeline(folder.path, PIPELINE, settings, lines)
+        if servers:
+            init_registry(load_pipeline(folder.pipeline), clock)
         folder.rotate_logs()
         with _started(folder, logged, ui_port, clock, STAY_ROWS) as demo:
             demo.play(stay())
@@ -166,6 +219,7 @@ class Demo:
     reader: TableReader
     clock: Clock
     rows: deque[SeenRow]  # in the order in which they were seen
+    endpoints: Sequence[Endpoint] = ()
     kill: Kill | None = None
     spans: dict[str, TimeSpan] = field(default_factory=dict)  # each phase's
     _newest_row_us: dict[str, int] = field(default_factory=dict)  # each datacenter's
@@ -198,6 +252,8 @@ class Demo:
     def play(self, phases: Iterable[Phase]) -> None:
         """One phase after the other. DemoFailed if one does not come to its end."""
         deeds: dict[str, Callable[[], None]] = {
+            "kill an endpoint": self._kill_endpoint,
+            "start the endpoint": lambda: self.endpoints[0].start(),
             "kill": self._kill_shift,
             "calm": self.generator.calm,
             "silence": self._stop_traffic,
@@ -266,6 +322,10 @@ class Demo:
                 f"{', '.join(sorted(unverified))}; look at {self._logs}"
             )
         return found
+
+    def _kill_endpoint(self) -> None:
+        self.endpoints[0].kill()
+        say(f"kill -9: the endpoint {self.endpoints[0].url}")
 
     def _kill_shift(self) -> None:
         state = self.pipeline.datacenters[VICTIM].state

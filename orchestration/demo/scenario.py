@@ -6,7 +6,7 @@ A phase begins with a deed and ends when what is seen (`Facts`) says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,7 @@ LATE_SECONDS = 5.0  # late queries come 5 to 10 s after their clicks
 
 # Clicks cease, queries go on: each click gets its query, and the watermark passes the clicks that get none.
 CALM_SECONDS = 2 * LATE_SECONDS + 2
+WITHOUT_ENDPOINT_SECONDS = 10.0
 AFTERWARDS_SECONDS = 15.0  # both datacenters join again after one of them was replaced
 # A datacenter that begins or returns works off what is there; after that a delay is the pipeline's own.
 WARM_UP_SECONDS = 10.0
@@ -44,7 +45,7 @@ health: {dead_letters: {warn: 0.02, error: 0.2}}
 owners: ["team:demo"]
 """
 
-Deed = Literal["kill", "calm", "silence", "verify"]
+Deed = Literal["kill an endpoint", "start the endpoint", "kill", "calm", "silence", "verify"]
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,19 @@ class Phase:
     may_end: bool = False
 
 
-def phases(seconds: float) -> tuple[Phase, ...]:
+def phases(seconds: float, has_endpoints: bool = False) -> tuple[Phase, ...]:
     """The demo; `seconds`: how long both datacenters join undisturbed."""
+    of_endpoints = (
+        Phase("endpoint", "two of the registry's three endpoints are enough: both datacenters go on joining",
+              WITHOUT_ENDPOINT_SECONDS + 1, lasted(WITHOUT_ENDPOINT_SECONDS), deed="kill an endpoint"),
+        Phase("endpoints", "all three endpoints are there again",
+              WITHOUT_ENDPOINT_SECONDS + 1, lasted(WITHOUT_ENDPOINT_SECONDS), deed="start the endpoint"),
+    )  # fmt: skip
     return (
         Phase("start", "the sensors see the logs grow, and Dagster starts a shift in each datacenter",
               120, all_have_rows),
         Phase("join", "both datacenters join", seconds + 1, lasted(seconds)),
+        *(of_endpoints if has_endpoints else ()),
         Phase("kill", f"without {VICTIM}: others take up its half after 2 s, until Dagster has replaced it",
               120, has_returned, deed="kill"),
         Phase("return", "both datacenters join again",
@@ -109,6 +117,12 @@ def phases(seconds: float) -> tuple[Phase, ...]:
         Phase("verify", "Dagster verifies: every click is classified anew from the raw logs and the tables",
               240, lambda facts: facts.verified, deed="verify"),
     )  # fmt: skip
+
+
+def registry_over(urls: Sequence[str]) -> str:
+    """The section of the pipeline file for a registry over these endpoints; empty for the local one."""
+    listed = ", ".join(f"{{url: {url}}}" for url in urls)
+    return f"registry: {{endpoints: [{listed}]}}\n" if urls else ""
 
 
 def stay() -> tuple[Phase, ...]:

@@ -1,7 +1,7 @@
 """dynoxide, a small and fast server with the DynamoDB API: where it is.
 
-Set-up fetches a program that is ready to run, where there is one for the machine. This module as a program
-prints the path of the one that is used.
+`make dynoxide` fetches a program that is ready to run, where there is one for the machine. This module as a
+program prints the path of the one that is used.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def dynoxide_command() -> str:
         return str(ready.folder / "dynoxide")
     found = shutil.which("dynoxide")
     if found is None:
-        remedy = "Put one on PATH." if ready is None else f"Run: make setup, which fetches {ready.title}."
+        remedy = "Put one on PATH." if ready is None else f"Run: make dynoxide, which fetches {ready.title}."
         raise DynoxideMissing(f"There is no dynoxide. {remedy}")
     return found
 

@@ -1,8 +1,8 @@
-"""Fetch what Photon needs that pip can't install: Delta's JARs, and a server for the local registry.
+"""Fetch what Photon needs that pip can't install: Delta's JARs; a registry's servers for tests and demo.
 
 `python -m photon.toolchain.fetch` (part of `make setup`) fetches into the environment that Photon is
-installed in. With `--dynamodb-local` (`make dynamodb-local`) it fetches that alone. `--check-java` runs on a
-bare Python, without packages.
+installed in. With `--dynoxide` or `--dynamodb-local` (`make` targets of these names) it fetches that alone.
+`--check-java` runs on a bare Python, without packages.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from photon.toolchain.java import JavaMissing, java_command
 from photon.toolchain.maven import delta, dynamodb_local
 
 
-def needed() -> tuple[Fetched, ...]:
-    """Return what set-up fetches. Without a dynoxide, DynamoDB Local serves the local registry."""
-    return (delta(), prebuilt() or dynamodb_local())
+def needed(arguments: Sequence[str]) -> tuple[Fetched, ...]:
+    """Return what is to be fetched. Without a dynoxide for this machine, DynamoDB Local takes its place."""
+    if "--dynamodb-local" in arguments:
+        return (dynamodb_local(),)
+    return (prebuilt() or dynamodb_local(),) if "--dynoxide" in arguments else (delta(),)
 
 
 def missing(wanted: Sequence[Fetched]) -> list[Fetched]:
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         java_command()
         if "--check-java" not in arguments:
-            wanted = (dynamodb_local(),) if "--dynamodb-local" in arguments else needed()
+            wanted = needed(arguments)
             if missing(wanted):
                 _fetch_missing(wanted)
     except (JavaMissing, FetchFailed) as error:

@@ -113,7 +113,7 @@ def test_a_demo_is_not_idle_while_something_is_left_or_a_shift_runs(busy: Datace
 
 
 def test_every_phase_is_bounded_and_the_join_lasts_as_long_as_asked() -> None:
-    listed = phases(42)
+    listed = phases(42, has_endpoints=True)
     assert all(0 < phase.at_most_seconds <= 240 for phase in listed)
     (join,) = (phase for phase in listed if phase.name == "join")
     assert [join.is_over(facts(seconds)) for seconds in (41.9, 42.0)] == [False, True]
@@ -125,7 +125,10 @@ def test_no_late_query_comes_after_the_traffic_has_stopped() -> None:
 
 def test_the_pipeline_file_of_a_demo_is_accepted(tmp_path: Path) -> None:
     traffic = scenario.traffic(1, 60)
-    pipeline = load_pipeline(traffic.write_pipeline(tmp_path, scenario.PIPELINE, scenario.SETTINGS))
+    urls = [f"http://127.0.0.1:{port}" for port in (1, 2, 3)]
+    settings = scenario.SETTINGS + scenario.registry_over(urls)
+    pipeline = load_pipeline(traffic.write_pipeline(tmp_path, scenario.PIPELINE, settings))
+    assert [one.url for one in pipeline.registry.endpoints] == urls
     assert tuple(pipeline.datacenters) == scenario.DATACENTERS
     assert scenario.VICTIM in pipeline.datacenters
 

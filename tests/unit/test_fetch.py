@@ -161,12 +161,12 @@ def test_the_versions_fit_the_installed_packages():
     assert (maven._pyspark_jars_dir() / f"hadoop-client-api-{maven.HADOOP_VERSION}.jar").exists()
 
 
-def test_set_up_fetches_delta_and_dynoxide_and_a_second_run_does_nothing(java, share, npm, capsys):
+def test_set_up_fetches_delta_and_no_server_and_a_second_run_does_nothing(java, share, npm, capsys):
     java.is_(WORKING_JAVA)
     assert fetch.main([]) == 0
-    assert fetch.missing(fetch.needed()) == []
+    assert fetch.missing(fetch.needed([])) == []
     assert (maven.spark_jars_dir() / "some-1.0.jar").exists()
-    assert dynoxide.dynoxide_command() == str(share / "dynoxide" / "dynoxide")
+    assert not (share / "dynoxide").exists()
     assert not maven.dynamodb_local().folder.exists()
     assert java.count_of_calls() == 1
 
@@ -176,11 +176,17 @@ def test_set_up_fetches_delta_and_dynoxide_and_a_second_run_does_nothing(java, s
     assert capsys.readouterr().out == ""
 
 
-def test_where_there_is_no_dynoxide_to_fetch_set_up_fetches_dynamodb_local(java, share, monkeypatch):
+def test_dynoxide_can_be_fetched_alone(java, share, npm):
+    java.is_(WORKING_JAVA)
+    assert fetch.main(["--dynoxide"]) == 0
+    assert dynoxide.dynoxide_command() == str(share / "dynoxide" / "dynoxide")
+    assert sorted(os.listdir(share)) == [".lock", "dynoxide"]
+
+
+def test_where_there_is_no_dynoxide_to_fetch_dynamodb_local_takes_its_place(java, share, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     java.is_(WORKING_JAVA)
-    assert fetch.main([]) == 0
-    assert fetch.missing(fetch.needed()) == []
+    assert fetch.main(["--dynoxide"]) == 0
     assert (maven.dynamodb_local_jars() / "some-1.0.jar").exists()
     assert not (share / "dynoxide").exists()
 
