@@ -24,8 +24,9 @@ from photon.registry.generations import drop, raise_boundary, roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import init_registry, positions_at
 from photon.registry.stores.copies import Copy, Key, NoReply, ledger_key
-from photon.registry.stores.endpoint import WRITTEN_AT_ONCE
-from photon.registry.stores.opening import upkeep_stores
+from photon.registry.stores.dynamo import WRITTEN_AT_ONCE
+from photon.registry.stores.dynamo_endpoint import DynamoEndpoint
+from photon.registry.stores.opening import ADMIN_TIMEOUT
 from photon.upkeep.repair import plan_repair
 
 ENTRIES = 172_800  # two a second
@@ -92,7 +93,8 @@ def entries(count: int) -> Iterator[bytes]:
 def _fill(address: LedgersAddress, values: Iterable[bytes]) -> None:
     """Have all stores keep these values, as a fast round leaves them."""
     copies = [(Key(ledger_key(1, LedgerId(0, 0)), at), Copy(value)) for at, value in enumerate(values)]
-    for store in upkeep_stores(address, address.members):
+    for endpoint, table in zip(address.endpoints, address.tables, strict=True):
+        store = DynamoEndpoint(endpoint, ADMIN_TIMEOUT, 1).store(table)
         for first in range(0, len(copies), WRITTEN_AT_ONCE):
             some = copies[first : first + WRITTEN_AT_ONCE]
             stored = store.fill(some)

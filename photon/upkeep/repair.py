@@ -22,7 +22,7 @@ from typing import Any
 
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point
-from photon.registry.address import LedgersAddress, table_name
+from photon.registry.address import EndpointAddress, LedgersAddress, table_name, tables_of
 from photon.registry.appending import append, everywhere
 from photon.registry.entry import Entry, LedgerId
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable
@@ -32,9 +32,12 @@ from photon.registry.register import Members, Register, with_slot_down, with_slo
 from photon.registry.stores.copies import REGISTER_KEY, NoReply
 from photon.registry.stores.copying import Copying
 from photon.registry.stores.decisions import count_answers, majority
-from photon.registry.stores.endpoint import Directory, StoreSilent, new_incarnation
+from photon.registry.stores.dynamo import DynamoStore
+from photon.registry.stores.dynamo_directory import DynamoDirectory
+from photon.registry.stores.dynamo_endpoint import DynamoEndpoint
+from photon.registry.stores.endpoint import StoreSilent, new_incarnation
 from photon.registry.stores.finding import ask_store
-from photon.registry.stores.opening import endpoint_at, upkeep_stores
+from photon.registry.stores.opening import ADMIN_TIMEOUT
 from photon.registry.stores.positions import StorePositions
 from photon.upkeep.plans import Say, silent
 
@@ -73,7 +76,7 @@ class _Repairing:
 
     def __post_init__(self) -> None:
         self.positions: StorePositions = positions_at(self.address)
-        self.directory = endpoint_at(self.address.endpoints[self.slot]).directory
+        self.directory = _server(self.address.endpoints[self.slot]).directory
 
     def run(self, url: str, anew: bool) -> Repair:
         members = self.positions.read_register().members
@@ -160,14 +163,14 @@ class _Repairing:
         if active.members != members or registry.register.members != members:
             raise RepairSuperseded(SUPERSEDED)
         copying = Copying(self.positions, active, registry.register.incarnation, self.say)
-        copying.fill(upkeep_stores(self.address, members)[self.slot], registry.view.states)
+        copying.fill(_stores(self.address, members)[self.slot], registry.view.states)
         return copying.copied
 
     def _compare(self) -> int:
         self.reader.read_on()
         register = self.positions.read_register()
         copying = Copying(self.positions, self.positions.stores.active, register.incarnation)
-        return copying.mend(upkeep_stores(self.address, register.members), self.reader.view.states)
+        return copying.mend(_stores(self.address, register.members), self.reader.view.states)
 
     def _remove_other_tables(self, table: str) -> None:
         """Remove the tables that this one has replaced, those of repairs that died among them."""
@@ -193,6 +196,16 @@ class _Repairing:
                 self.address.endpoints[self.slot],
                 error,
             )
+
+
+def _server(endpoint: EndpointAddress) -> DynamoEndpoint:
+    """One of several endpoints: a local registry is a single one."""
+    return DynamoEndpoint(endpoint, ADMIN_TIMEOUT, 1)
+
+
+def _stores(address: LedgersAddress, members: Members) -> list[DynamoStore]:
+    tables = tables_of(address.pipeline, members)
+    return [_server(one).store(table) for one, table in zip(address.endpoints, tables, strict=True)]
 
 
 def settle(registry: IdRegistry) -> None:
@@ -225,7 +238,7 @@ def slot_of(address: LedgersAddress, url: str) -> int:
 
 
 def refuse_other_stores(
-    pipeline: Pipeline, address: LedgersAddress, slot: int, directory: Directory, named: str | None
+    pipeline: Pipeline, address: LedgersAddress, slot: int, directory: DynamoDirectory, named: str | None
 ) -> None:
     """Raise RegistryMismatch if this store belongs to another slot, or to another registry."""
     endpoint = address.endpoints[slot]
@@ -343,5 +356,5 @@ def plan_repair(pipeline: Pipeline, url: str, anew: bool = False) -> RepairPlan:
         table, problem = None, f"{own.problem} ({own.reason})"
     else:
         table, problem = own.table, ""
-        refuse_other_stores(pipeline, address, slot, endpoint_at(address.endpoints[slot]).directory, table)
+        refuse_other_stores(pipeline, address, slot, _server(address.endpoints[slot]).directory, table)
     return RepairPlan(pipeline, address, slot, anew, url, is_down, table, problem, silent_others)

@@ -416,17 +416,14 @@ def test_a_backup_beside_claims_has_all_that_was_claimed_before(tmp_path: Path) 
         copy_registry(pipeline, tmp_path / "backup")
 
 
-def test_a_removed_table_leaves_the_others(folder: Path) -> None:
-    endpoint = SqliteEndpoint(EndpointAddress(folder), PATIENT)
-    one, other = (endpoint.store(endpoint.directory.ensure_table_of(name)) for name in ("one", "one-more"))
-    for position in range(450):  # more than one slice
-        one.insert(Insert(at(position), b"x"))
-    other.insert(Insert(AT, b"x"))
-    assert endpoint.directory.tables_of("one") == [one.table]
-    endpoint.directory.remove(one.table)
-    assert not endpoint.directory.has(one.table)
-    assert kind_of(one.get(AT)) == "unreachable"
-    assert value_at(other, 0) == b"x"
+def test_a_forgotten_ledger_goes_in_slices_and_leaves_the_others(store: SqliteStore, folder: Path) -> None:
+    other = SqliteEndpoint(EndpointAddress(folder), PATIENT)
+    others = other.store(other.directory.ensure_table_of("other"))
+    assert others.insert(Insert(AT, b"x")) == Done()
+    for position in range(250):
+        assert store.insert(Insert(at(position), b"x")) == Done()
+    assert [store.forget(AT.ledger) for _ in range(3)] == [200, 50, 0]
+    assert value_at(others, 0) == b"x"
 
 
 def test_a_promise_is_in_an_inserts_way(store: SqliteStore) -> None:

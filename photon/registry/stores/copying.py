@@ -22,7 +22,7 @@ from photon.registry.stores.asking import ActiveStores
 from photon.registry.stores.copies import Accept, Copy, Done, Key, NoReply, Page, ledger_key
 from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.decisions import ballot, counter_above, majority
-from photon.registry.stores.endpoint import WRITTEN_AT_ONCE, Endings, UpkeepStore
+from photon.registry.stores.dynamo import WRITTEN_AT_ONCE, DynamoStore, Endings
 from photon.registry.stores.positions import StorePositions
 from photon.registry.stores.reading import Intact, JudgedPage, judged_page, walk
 
@@ -47,7 +47,7 @@ class Copying:
     say: Callable[[str], None] = lambda text: None
     copied: int = field(default=0, init=False)
 
-    def fill(self, target: UpkeepStore, states: Mapping[LedgerId, LedgerState]) -> None:
+    def fill(self, target: DynamoStore, states: Mapping[LedgerId, LedgerState]) -> None:
         """Copy all decided entries of these ledgers to a store that nobody else asks, behind what it has."""
         for ledger, state in sorted(states.items()):
             name = ledger_key(self.incarnation, ledger)
@@ -60,7 +60,7 @@ class Copying:
                 self.say(f"{counted(self.copied, 'entry')} copied")
                 fault_point("repair.after_page")
 
-    def mend(self, stores: Sequence[UpkeepStore], states: Mapping[LedgerId, LedgerState]) -> int:
+    def mend(self, stores: Sequence[DynamoStore], states: Mapping[LedgerId, LedgerState]) -> int:
         """Have every store that answers keep all decided entries of these ledgers: how many it lacked."""
         mended = 0
         for ledger, state in sorted(states.items()):
@@ -127,13 +127,13 @@ class Copying:
 
     # -- at one store
 
-    def _put(self, target: UpkeepStore, name: str, some: Sequence[Decided]) -> None:
+    def _put(self, target: DynamoStore, name: str, some: Sequence[Decided]) -> None:
         items = [(Key(name, one.position), Copy(one.value, one.ballot, one.ballot)) for one in some]
         for first in range(0, len(items), WRITTEN_AT_ONCE):  # an entry has 120 KB: the API takes 16 MB
             batch = items[first : first + WRITTEN_AT_ONCE]
             self._until(partial(target.fill, batch), partial(eq, len(batch)))
 
-    def _accept(self, stores: Sequence[UpkeepStore], ledger: LedgerId, some: Sequence[Decided]) -> int:
+    def _accept(self, stores: Sequence[DynamoStore], ledger: LedgerId, some: Sequence[Decided]) -> int:
         mended = 0
         for one in some:
             at = Key(ledger_key(self.incarnation, ledger), one.position)
@@ -143,7 +143,7 @@ class Copying:
         return mended
 
     def _differing(
-        self, stores: Sequence[UpkeepStore], ledger: LedgerId, state: LedgerState
+        self, stores: Sequence[DynamoStore], ledger: LedgerId, state: LedgerState
     ) -> Iterator[range]:
         """Positions, one after another, at which stores that answer have not all the same."""
         name, first = ledger_key(self.incarnation, ledger), 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
@@ -31,7 +32,7 @@ from photon.registry.stores.copies import (
     Promised,
     Refused,
 )
-from photon.registry.stores.endpoint import WRITTEN_AT_ONCE, Counted, Endings, StoreSize
+from photon.registry.stores.endpoint import Counted, StoreSize
 
 # `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: see `Copy`.
 # `n`: the number of a sign of life, which has no other of them.
@@ -43,12 +44,22 @@ LEDGER_TABLE: Mapping[str, Any] = {
     "KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}, {"AttributeName": "s", "KeyType": "RANGE"}],
     "BillingMode": "PAY_PER_REQUEST",
 }
+WRITTEN_AT_ONCE = 25  # items in one request: the API's limit
 FORGOTTEN_AT_ONCE = 200  # items of a ledger: a quarter of a second, in which other requests wait for a thread
 _TIMEOUTS = (ReadTimeoutError, ConnectTimeoutError)
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 
 T = TypeVar("T")
 Response = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """The last bytes of values, which are entries' checksums, from a position through another (None: all)."""
+
+    first: int
+    through: int | None
+    checksums: Mapping[int, bytes]
 
 
 class DynamoStore:
@@ -191,6 +202,8 @@ class DynamoStore:
         return Counted(int(after["ExclusiveStartKey"]["s"]["N"]), found)
 
     def endings(self, first: Key) -> Endings | NoReply:
+        """The checksums of a ledger's values from a position on, as many as one page has."""
+
         def read(items: Mapping[int, Response], through: int | None) -> Endings:
             return Endings(
                 first.position, through, {at: _bytes(i, "e") for at, i in items.items() if "e" in i}
@@ -199,6 +212,7 @@ class DynamoStore:
         return self._query(first, read, ProjectionExpression="s, e")
 
     def last(self, ledger: str) -> int | NoReply:
+        """The last position of a ledger that has an item; -1 without one."""
         return self._query(
             Key(ledger, 0),
             lambda items, _: max(items, default=-1),
@@ -208,6 +222,7 @@ class DynamoStore:
         )
 
     def fill(self, copies: Sequence[tuple[Key, Copy]]) -> int | NoReply:
+        """Put these copies, whatever is there: how many of them are in. For a store that nobody else asks."""
         return self._write_batch(
             [{"PutRequest": {"Item": copy_attributes(key, copy)}} for key, copy in copies]
         )

@@ -55,6 +55,7 @@ class DynamoDirectory:
         return self.table_of(pipeline) or table
 
     def replace_table_of(self, pipeline: str, old: str | None, new: str) -> bool:
+        """Make a table and name it for the pipeline, if `old` is what is named."""
         condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(p)"}
         if old is not None:
             named = {":named": {"S": old}}
@@ -68,6 +69,7 @@ class DynamoDirectory:
         return False
 
     def tables_of(self, pipeline: str) -> list[str]:
+        """All tables of a pipeline that are there, also those that are named no more."""
         own = re.compile(re.escape(table_name(pipeline, "")) + "[0-9a-f]{16}")  # and of no pipeline-more
         names: list[str] = []
         page: dict[str, Any] = {}
@@ -79,6 +81,7 @@ class DynamoDirectory:
             page = {"ExclusiveStartTableName": answer["LastEvaluatedTableName"]}
 
     def has(self, table: str) -> bool:
+        """Whether there is such a table."""
         return self._call("describe_table", _MISSING, TableName=table) is not None
 
     def create(self, table: str, definition: Mapping[str, Any] = LEDGER_TABLE) -> None:
@@ -92,6 +95,7 @@ class DynamoDirectory:
                 )
 
     def remove(self, table: str) -> None:
+        """Remove a table, if it is there."""
         self._call("delete_table", _MISSING, TableName=table)
 
     def _call(self, operation: str, unless: str | None = None, **request: Any) -> Any:

@@ -1,20 +1,18 @@
 """One endpoint of a registry, whatever keeps its data: its directory, and its stores with their upkeep.
 
-`dynamo` and `dynamo_directory` have them by the DynamoDB API, `sqlite` in a file of this machine.
+`dynamo` and `dynamo_directory` have them by the DynamoDB API, `sqlite` in a file of this machine. A repair
+fills one of several endpoints from the others: it knows those with the DynamoDB API alone.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from photon.registry.address import EndpointAddress
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.stores.copies import Copy, Done, Key, NoReply, Store
-
-WRITTEN_AT_ONCE = 25  # copies in one `fill`: the limit of DynamoDB's API
+from photon.registry.stores.copies import Done, NoReply, Store
 
 
 class StoreSilent(RegistryUnavailable):
@@ -41,15 +39,6 @@ class Counted:
     values: int
 
 
-@dataclass(frozen=True, slots=True)
-class Endings:
-    """The last bytes of values, which are entries' checksums, from a position through another (None: all)."""
-
-    first: int
-    through: int | None
-    checksums: Mapping[int, bytes]
-
-
 class UpkeepStore(Store, Protocol):
     """A store, with what upkeep asks of it beside."""
 
@@ -67,21 +56,9 @@ class UpkeepStore(Store, Protocol):
         """How many of the last positions below this one have a value, in at most so many pages."""
         ...
 
-    def endings(self, first: Key) -> Endings | NoReply:
-        """The checksums of a ledger's values from a position on, as many as one page has."""
-        ...
-
-    def last(self, ledger: str) -> int | NoReply:
-        """The last position of a ledger that has an item; -1 without one."""
-        ...
-
-    def fill(self, copies: Sequence[tuple[Key, Copy]]) -> int | NoReply:
-        """Put these copies, whatever is there: how many of them are in. For a store that nobody else asks."""
-        ...
-
 
 class Directory(Protocol):
-    """The tables at an endpoint, and which of them belongs to which pipeline (protocol B9).
+    """Which table of an endpoint belongs to which pipeline (protocol B9).
 
     A table's name has the incarnation of the store in it; the register's members say which incarnation
     counts. Methods raise StoreSilent, which names the endpoint, if it does not answer.
@@ -93,22 +70,6 @@ class Directory(Protocol):
 
     def ensure_table_of(self, pipeline: str) -> str:
         """The pipeline's table, made if there is none; of two who make one at once, that of the first."""
-        ...
-
-    def replace_table_of(self, pipeline: str, old: str | None, new: str) -> bool:
-        """Make a table and name it for the pipeline, if `old` is what is named."""
-        ...
-
-    def tables_of(self, pipeline: str) -> list[str]:
-        """All tables of a pipeline that are there, also those that are named no more."""
-        ...
-
-    def has(self, table: str) -> bool:
-        """Whether there is such a table."""
-        ...
-
-    def remove(self, table: str) -> None:
-        """Remove a table, if it is there."""
         ...
 
 

@@ -12,7 +12,7 @@ from photon.registry.address import EndpointAddress, table_name
 from photon.registry.stores.endpoint import StoreSilent, new_incarnation
 from photon.registry.stores.sqlite.file import RegistryFile
 from photon.registry.stores.sqlite.problems import NoAnswer
-from photon.registry.stores.sqlite.store import SqliteStore, delete_table
+from photon.registry.stores.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 
@@ -39,46 +39,27 @@ class SqliteDirectory:
         self._timeout_seconds = timeout_seconds
 
     def table_of(self, pipeline: str) -> str | None:
-        return self._asked(lambda connection: _named(connection, pipeline), None)
+        def read() -> str | None:
+            if not self._file.exists():
+                return None
+            return self._file.ask(lambda connection: _named(connection, pipeline), self._timeout_seconds)
+
+        return self._told(read)
 
     def ensure_table_of(self, pipeline: str) -> str:
-        new = table_name(pipeline, new_incarnation())
-        if (named := self.table_of(pipeline)) is not None:
-            return named
-        self.replace_table_of(pipeline, None, new)
-        return self.table_of(pipeline) or new
+        def ensure(connection: Connection) -> str:
+            if (named := _named(connection, pipeline)) is not None:
+                return named
+            new = table_name(pipeline, new_incarnation())
+            connection.execute("INSERT INTO stores (name) VALUES (?)", (new,))
+            connection.execute("INSERT INTO pipelines VALUES (?, ?)", (pipeline, new))
+            return new
 
-    def replace_table_of(self, pipeline: str, old: str | None, new: str) -> bool:
-        def change(connection: Connection) -> bool:
-            if _named(connection, pipeline) != old:
-                return False
-            connection.execute("INSERT INTO stores (name) VALUES (?) ON CONFLICT DO NOTHING", (new,))
-            sql = "INSERT INTO pipelines VALUES (?, ?) ON CONFLICT DO UPDATE SET store = excluded.store"
-            connection.execute(sql, (pipeline, new))
-            return True
-
-        def make() -> bool:
+        def make() -> str:
             self._file.make(self._timeout_seconds)
-            return self._file.ask(change, self._timeout_seconds)
+            return self._file.ask(ensure, self._timeout_seconds)
 
         return self._told(make)
-
-    def tables_of(self, pipeline: str) -> list[str]:
-        own, digits = table_name(pipeline, ""), len(new_incarnation())  # and of no pipeline-more
-        found: list[tuple[str]] = self._asked(lambda c: c.execute("SELECT name FROM stores").fetchall(), [])
-        return [name for (name,) in found if name.startswith(own) and len(name) == len(own) + digits]
-
-    def has(self, table: str) -> bool:
-        sql = "SELECT count(*) FROM stores WHERE name = ?"
-        return self._asked(lambda connection: bool(connection.execute(sql, (table,)).fetchone()[0]), False)
-
-    def remove(self, table: str) -> None:
-        self._told(lambda: delete_table(self._file, table, self._timeout_seconds))
-
-    def _asked(self, ask: Callable[[Connection], T], without_file: T) -> T:
-        return self._told(
-            lambda: self._file.ask(ask, self._timeout_seconds) if self._file.exists() else without_file
-        )
 
     def _told(self, work: Callable[[], T]) -> T:
         try:

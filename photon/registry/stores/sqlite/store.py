@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from sqlite3 import Connection
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from photon.registry.fields import CHECKSUM_BYTES
 from photon.registry.stores.copies import (
@@ -21,13 +21,12 @@ from photon.registry.stores.copies import (
     Promised,
     Refused,
 )
-from photon.registry.stores.endpoint import Counted, Endings, StoreSize
+from photon.registry.stores.endpoint import Counted, StoreSize
 from photon.registry.stores.sqlite.file import RegistryFile
 from photon.registry.stores.sqlite.problems import NoAnswer
 
 TOUCHED_BYTES = 120_000
 PAGE_BYTES = 1_000_000
-ENDINGS_AT_ONCE = 20_000
 COUNTED_AT_ONCE = 5_000  # positions: a few milliseconds, in which everybody else waits
 FORGOTTEN_AT_ONCE = 200  # items: up to 20 MB of entries
 _AT = "store = ? AND ledger = ? AND position = ?"
@@ -109,7 +108,9 @@ class SqliteStore:
         return self._ask(read)
 
     def forget(self, ledger: str) -> int | NoReply:
-        return self._ask(lambda connection, store: _delete_some(connection, store, "ledger = ?", ledger))
+        sql = "SELECT rowid FROM items WHERE store = ? AND ledger = ? LIMIT ?"
+        sql = f"DELETE FROM items WHERE rowid IN ({sql})"
+        return self._ask(lambda c, store: c.execute(sql, (store, ledger, FORGOTTEN_AT_ONCE)).rowcount)
 
     def beat(self, key: Key, number: int) -> Done | NoReply:
         def change(connection: Connection, store: int) -> Done:
@@ -166,33 +167,6 @@ class SqliteStore:
                 break
         return Counted(first, found)
 
-    def endings(self, first: Key) -> Endings | NoReply:
-        def read(connection: Connection, store: int) -> Endings:
-            rows = connection.execute(
-                f"SELECT position, ending FROM items WHERE {_FROM} ORDER BY position LIMIT ?",
-                (store, *first, ENDINGS_AT_ONCE),
-            ).fetchall()
-            through = rows[-1][0] if len(rows) == ENDINGS_AT_ONCE else None
-            return Endings(first.position, through, {at: end for at, end in rows if end is not None})
-
-        return self._ask(read)
-
-    def last(self, ledger: str) -> int | NoReply:
-        def read(connection: Connection, store: int) -> int:
-            sql = "SELECT max(position) FROM items WHERE store = ? AND ledger = ?"
-            (found,) = connection.execute(sql, (store, ledger)).fetchone()
-            return -1 if found is None else int(found)
-
-        return self._ask(read)
-
-    def fill(self, copies: Sequence[tuple[Key, Copy]]) -> int | NoReply:
-        def change(connection: Connection, store: int) -> int:
-            for key, copy in copies:
-                _put(connection, store, key, copy)
-            return len(copies)
-
-        return self._ask(change)
-
     # -- transactions
 
     def _ask(self, work: Callable[[Connection, int], T]) -> T | NoReply:
@@ -208,25 +182,6 @@ class SqliteStore:
         if found is None:  # only init and repair make tables (protocol B9)
             raise NoAnswer(NoReply("its table is gone: if its data is lost, repair it", "unreachable"))
         return int(found[0])
-
-
-def delete_table(file: RegistryFile, table: str, timeout_seconds: float) -> None:
-    """Remove a table: its items in slices, so that others write between them, and then its name. NoAnswer."""
-
-    def slice_of(connection: Connection) -> bool:
-        found = connection.execute("SELECT id FROM stores WHERE name = ?", (table,)).fetchone()
-        if found is None or _delete_some(connection, found[0], "TRUE"):
-            return found is not None
-        connection.execute("DELETE FROM stores WHERE name = ?", (table,))
-        return False
-
-    while file.ask(slice_of, timeout_seconds):
-        pass
-
-
-def _delete_some(connection: Connection, store: int, among: str, *values: Any) -> int:
-    sql = f"DELETE FROM items WHERE rowid IN (SELECT rowid FROM items WHERE store = ? AND {among} LIMIT ?)"
-    return connection.execute(sql, (store, *values, FORGOTTEN_AT_ONCE)).rowcount
 
 
 def _copy_at(connection: Connection, store: int, key: Key) -> Copy | None:
