@@ -340,11 +340,12 @@ def watermark_us(
 def watermark_of(
     reader: LogReader, pipeline: Pipeline, now_us: int, previous_us: int | None, has_requeued: bool
 ) -> int | None:
-    """The watermark of the primary logs as far as they are read; while objects lack, the previous one.
+    """The watermark of the primary logs as far as they are read; while files of them are not, the previous one.
 
     `has_requeued`: some of what counts as read is to be indexed yet.
     """
-    if reader.lacks_objects("primary"):  # a waiting record may have its primary there
+    # A waiting record may have its primary there, and before the first look nobody knows what is there.
+    if reader.unread("primary") or not reader.has_looked:
         return previous_us
     files = reader.of("primary").values()
     if reader.fed is not None:

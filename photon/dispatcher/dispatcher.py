@@ -72,8 +72,8 @@ class Dispatcher:
         self._latest_us = max(self.state.ended_us, *(file.grown_us for file in self.reader.files.values()), 0)
 
     def _new_reader(self) -> LogReader:
-        files = self.state.files()
-        reader = LogReader(self.pipeline, self.datacenter, files, self.state, self._news, self._held)
+        files, unread = self.state.files(), self.state.unread_files()
+        reader = LogReader(self.pipeline, self.datacenter, files, self.state, self._news, self._held, unread)
         self.index.begin(reader.of("primary").values())
         return reader
 
@@ -204,11 +204,12 @@ class Dispatcher:
             raise LogsUnavailable(self.reader.away_because)
 
     def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
-        if self.reader.lacks_objects("foreign"):
-            return  # their records may have come before all others
+        if not self.reader.has_looked:
+            return
         foreign = self.reader.of("foreign").values()
         observer, view = self.tools.observer, self.tools.registry.view
-        said = observer.completeness.tend(foreign, now_us, mode == "complete", view, ends)
+        unread = self.reader.unread()
+        said = observer.completeness.tend(foreign, now_us, mode == "complete", view, ends, unread)
         if said is not None:
             self.releasing.said(said)
 
@@ -265,21 +266,26 @@ class Dispatcher:
 
     def _nothing_left(self, mode: Mode, now_us: int) -> bool:
         """Whether the run is over, when there is nothing to do at this moment."""
-        if mode == "stop" or self.reader.checks_pending or self.reader.awaits_objects:
+        if mode == "stop" or self.reader.checks_pending or self.reader.awaits(now_us):
             return False
         # Records that are held for good must not keep a run from ending: they stay pending.
         left_to_others = self.tools.holders.wait_for_others
+        soon = ("home", "contested") if left_to_others else ("home", "contested", "held")
+        is_left = not (self.state.waiting.count(soon) or self.state.waiting.count_due(now_us))
         if mode == "complete":
+            if self.reader.unread("primary") and is_left:
+                return True  # all were looked for once; what waits may have its primary in such a file
             held = self.state.waiting.count(("held",)) if left_to_others else 0
             held += self.state.waiting.count(("ordered",)) if self.tools.holders.wait_for_tables else 0
             return self.state.waiting.count() == held
-        soon = ("home", "contested") if left_to_others else ("home", "contested", "held")
-        return not (self.state.waiting.count(soon) or self.state.waiting.count_due(now_us))
+        return is_left
 
     # -- planning
 
     def _plan(self, now_us: int, complete: bool, primaries_first: bool) -> Plan | None:
-        final = complete and not primaries_first
+        # While a primary log has a file that is not read, nothing is given up, whatever was stored before.
+        is_unread = bool(self.reader.unread("primary"))
+        final = complete and not primaries_first and not is_unread
         for requeue_id, content in self.state.requeued(most=1):
             # This run says whether the inputs are complete, not the one that left the plan.
             return self._store(replace(content, final=final), (), requeue_id, new_id())
@@ -300,7 +306,9 @@ class Dispatcher:
         content = PlanContent(
             primary=primary.ranges,
             foreign=foreign.ranges,
-            retries=due_retries(state.waiting, now_us, retries, state.watermark_us, self.pipeline.retry),
+            retries=due_retries(
+                state.waiting, now_us, retries, None if is_unread else state.watermark_us, self.pipeline.retry
+            ),
             final=final,
         )
         if content.empty and not self.tools.closes.is_behind_claims:
@@ -331,7 +339,7 @@ class Dispatcher:
                 self.reader.advance(cut.advances, {})
                 self.state.put_files(self.reader.of("foreign").values())
                 continue
-            if not (self.reader.checks_pending or self.reader.awaits_objects):
+            if not (self.reader.checks_pending or self.reader.awaits(self.clock.now_us())):
                 self.state.note_backlog_skipped()
                 return
             if self.tools.callbacks.should_stop():

@@ -17,10 +17,12 @@ from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tailing.observation import Observation
 from photon.logs.tailing.open_files import MOST_HELD, OpenFiles
 from photon.logs.tailing.tail import LogTail
+from photon.logs.unread_files import Ended, UnreadFile, follow
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
-from photon.process.clock import MICROSECONDS
+from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.readable import readable
+from photon.state.acknowledged_files import acknowledged_files
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import name_of
 from photon.state.plan import Advance
@@ -54,8 +56,11 @@ class LogReader:
         store: DispatcherState | None = None,
         news: Announcements | None = None,
         held: OpenFiles | None = None,
+        unread: Iterable[UnreadFile] = (),
     ) -> None:
-        """Continue from `files`. Without `store`, nothing of what a look finds is stored or logged.
+        """Continue from `files` and from those that were `unread`.
+
+        Without `store`, nothing of what a look finds is stored or logged.
 
         `news`: what is told of new files. `held`: those that this process holds open.
         """
@@ -74,6 +79,13 @@ class LogReader:
         folder = pipeline.primary.fed_folder(logs) if store is not None else None
         self.fed = FedLog(folder) if folder is not None else None
         self.files = dict(files)
+        self.entries: dict[Side, tuple[UnreadFile, ...]] = {
+            side: tuple(one for one in unread if one.side == side) for side in ("primary", "foreign")
+        }
+        self._state_folder = pipeline.datacenters[datacenter].state
+        self._acknowledged = acknowledged_files(self._state_folder)
+        self.passed_over: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
+        self.has_looked = False  # before, files may be there of which the state knows nothing
         self._with_new_headers: set[int] = set()
         self.backlog_bytes: dict[Side, dict[int, int]] = {"primary": {}, "foreign": {}}
         self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
@@ -81,6 +93,7 @@ class LogReader:
         self._checks_pending = False
         self._to_list: set[Side] = {"primary", "foreign"}  # each as a whole since a look found something new
         self._listed_us: dict[Side, int] = {}  # files that were there at this time are found
+        self._late: set[int] = set()  # numbers of files that could not be read at first
         self._ends_bytes: dict[int, int] | None = None  # where each file of declared-complete inputs ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
         self._grown: set[int] = set()  # numbers of the files whose size is not stored yet
@@ -99,14 +112,16 @@ class LogReader:
         """
         if self.fed is not None:
             self.fed.read(now_us)  # before the folder is listed, so that what it names is found (G6)
+        self._acknowledged = acknowledged_files(self._state_folder)
         sides: tuple[Side, Side] = ("foreign", "primary")
         observed = {side: self._observe(side, now_us, final) for side in sides}
         self._checks_pending = any(each.checks_pending for each in observed.values())
         self._note_listings(observed)
-        if self.fed is not None and not (observed["primary"].checks_pending or self.problems["primary"]):
+        if self.fed is not None and not (observed["primary"].checks_pending or self._is_unsure("primary")):
             self.fed.listed(self._listed_us.get("primary", 0))
         away = [each.problems[0].reason for each in observed.values() if each.is_away]
         self.away_because = away[0] if away else None
+        self.has_looked = self.has_looked or self.away_because is None
         if final and self.away_because is None:
             self._leave_later_growth()
         self._store_sizes(now_us)
@@ -144,7 +159,9 @@ class LogReader:
     @property
     def seen_until_us(self) -> int | None:
         """All that came to the logs before this time is seen; None if a file could not be looked at."""
-        if self._checks_pending or any(self.problems.values()) or len(self._listed_us) < len(self._tails):
+        if self._checks_pending or any(map(self._is_unsure, self._tails)):
+            return None
+        if len(self._listed_us) < len(self._tails):
             return None
         return min(self._listed_us.values())
 
@@ -157,14 +174,22 @@ class LogReader:
                 self._to_list.discard(side)
                 self._listed_us[side] = observation.listed_us
 
-    @property
-    def awaits_objects(self) -> bool:
-        """Whether an object of a log has only just become unreadable: it may be read in a moment."""
-        return any(tail.set_aside.is_awaited for tail in self._tails.values())
+    def unread(self, side: Side | None = None) -> tuple[UnreadFile, ...]:
+        """What is there and was not read, and nobody has acknowledged: it holds back all that it may change.
 
-    def lacks_objects(self, side: Side) -> bool:
-        """Whether a log has an object that can't be read now."""
-        return len(self._tails[side].set_aside) > 0
+        So it does before this reader's first look: a process goes on where the last one stopped.
+        """
+        of = self.entries.values() if side is None else [self.entries[side]]
+        return tuple(one for entries in of for one in entries if one.holds(self._acknowledged))
+
+    def awaits(self, now_us: int) -> bool:
+        """Whether the next looks may read a file that is not read now."""
+        return any(one.is_awaited(now_us) for one in self.unread())
+
+    def _is_unsure(self, side: Side) -> bool:
+        """Whether there may be more in a log than was seen, but for files that somebody acknowledged."""
+        known = {one.path for one in self.entries[side] if not one.holds(self._acknowledged)}
+        return bool(self.unread(side)) or any(one.path not in known for one in self.problems[side])
 
     def has_more_than_half_a_line(self, number: int) -> bool:
         """Whether a file with a backlog has something to read; half a line stays until its writer ends it."""
@@ -207,10 +232,17 @@ class LogReader:
         store = [new for number, new in changed.items() if _is_worth_storing(self.files.get(number), new)]
         lost_bytes = sum(lost.unread_bytes for lost in observation.vanished)
         lost_bytes -= sum(self._counted_bytes(new) for new in changed.values())
-        if (store or lost_bytes) and self._store is not None:
-            self._store.put_files(store, lost_bytes)
+        before = self.entries[side]
+        entries, ended = follow(before, observation.sight, now_us) if observation.sight else (before, ())
+        others = {side: entries} if entries != before else {}
+        if (store or lost_bytes or others) and self._store is not None:
+            self._store.put_files(store, lost_bytes, others)
+            _log_entries(side, before, entries, ended)
             _log_lost(side, observation.vanished)
             _log_unknown_ends(side, self.files, changed)
+        late = {trace for one in ended for trace in (one.entry.path, one.entry.inode)}
+        self._late |= {n for n, new in changed.items() if late & {new.file.path, new.file.inode}}
+        self.entries[side], self.passed_over[side] = entries, observation.passed_over
         self._grown = (self._grown | changed.keys()).difference(new.file.number for new in store)
         self.files.update(changed)
         self._to_hold |= changed.keys()
@@ -244,6 +276,8 @@ class LogReader:
                 for backlog in self.backlog_bytes.values()
                 for number, unread in backlog.items()
             }
+        for number in self._late:  # they were there at the first look
+            self._ends_bytes.setdefault(number, self.files[number].size_bytes)
         for side, backlog in self.backlog_bytes.items():
             left = {n: self._ends_bytes.get(n, 0) - self.files[n].offset_bytes for n in backlog}
             self.backlog_bytes[side] = {number: unread for number, unread in left.items() if unread > 0}
@@ -336,7 +370,9 @@ def note_files(
     Not beside an open plan, whose end stores how far its files are read.
     """
     if state.open_plan() is None:
-        LogReader(pipeline, datacenter, state.files(), state, held=held).look(now_us, final=False)
+        unread = state.unread_files()
+        reader = LogReader(pipeline, datacenter, state.files(), state, held=held, unread=unread)
+        reader.look(now_us, final=False)
 
 
 def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
@@ -346,6 +382,18 @@ def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
                 "%s log: %s is %s, and %d bytes of it were not read",
                 side, readable(lost.file.path), lost.state, lost.unread_bytes,
             )  # fmt: skip
+
+
+def _log_entries(
+    side: Side, before: Iterable[UnreadFile], now: Iterable[UnreadFile], ended: Iterable[Ended]
+) -> None:
+    for over in ended:
+        since = in_utc(over.entry.since_us, "seconds")
+        log.info("%s log: %s, not read since %s: %s", side, over.entry.shown, since, over.because)
+    known = {(one.path, one.state) for one in before}
+    for one in now:
+        if one.state == "gone" and (one.path, one.state) not in known:
+            log.warning("%s log: %s is gone, %s", side, one.shown, one.unread_in_words)
 
 
 def _log_unknown_ends(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from photon.dispatcher.completion import Results
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.retrying import BatchReport
 from photon.logs.files import TrackedFile
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.measures import Meter
@@ -93,13 +94,17 @@ class CompletenessWatch:
         no_more_comes: bool,
         view: View,
         ends: bool = False,
+        unread: Sequence[UnreadFile] = (),
     ) -> Completeness | None:
         """Publish if there are news and it is time to, or the process `ends`; the statement.
 
+        While files of either log are `unread`, no time goes on, and an end that was said is taken back.
+
         Nothing is said while work is to be taken up again: what is in it is neither waiting nor decided.
         """
-        if no_more_comes and ends and not self._publisher.said_final:
+        if no_more_comes and ends and not (unread or self._publisher.said_final):
             self._publisher.has_news = True
+        self._publisher.note_unread(unread)
         if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
             return None
         if self._state.has_open_plan or self._state.count_requeued() or waiting_orders(self._state.folder):
@@ -111,7 +116,7 @@ class CompletenessWatch:
         idle_after_us = 0 if no_more_comes else self._idle_after_us
         read_us = read_up_to_us(foreign, now_us, idle_after_us, self._publisher.read_up_to_us)
         completed, seen = self._state.completed, closed_places(view)
-        has_all = not len(waiting_us) and not any(one.unread_bytes for one in foreign)
+        has_all = not unread and not len(waiting_us) and not any(one.unread_bytes for one in foreign)
         return self._publisher.say(
             read_us, waiting_us, completed, now_us, seen, is_final=no_more_comes and ends and has_all
         )

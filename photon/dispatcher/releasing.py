@@ -110,7 +110,8 @@ class Releasing:
         """Take in what was stated of the rows' completeness."""
         seen = {name: Place(*place) for name, place in said.seen.items()}
         statement = Statement(said.complete_up_to_us, said.mostly_up_to_us)
-        self._said.append(Said(statement, Place(int(said.epoch), said.batch), seen))
+        place = Place(int(said.epoch), said.batch)
+        self._said.append(Said(statement, place, seen, said.unread))
 
     def tend(self) -> None:
         """Go on with what is under way; begin a release when it is due. RegistryMismatch, FormatTooNew."""

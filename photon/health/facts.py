@@ -248,7 +248,7 @@ def look(
     )
     is_short = not lease.is_locked and 0 < _unread_bytes(growth) <= pipeline.limits.line_bytes
     reader = None
-    if growth.state.epoch is not None and (growth.has_untracked or is_short):
+    if growth.state.epoch is not None and (growth.has_untracked or is_short or growth.state.unread):
         reader = opened_logs(pipeline, datacenter, growth.state, now_us)
     known = decisions_seen(pipeline) if decisions is None else decisions
     asks_lake = isinstance(pipeline.datacenters[datacenter].lake, Path)
@@ -336,7 +336,7 @@ def _overdue(pipeline: Pipeline, datacenter: str, view: StateView) -> int:
 
 def opened_logs(pipeline: Pipeline, datacenter: str, view: StateView, now_us: int) -> LogReader:
     """The logs of a datacenter, looked into from where its dispatcher is; not before it has one."""
-    reader = LogReader(pipeline, datacenter, view.files)
+    reader = LogReader(pipeline, datacenter, view.files, unread=view.unread)
     if view.epoch is not None:
         reader.look(now_us, final=False)
     return reader

@@ -194,8 +194,8 @@ class Joiner:
         found = look_up_primaries(self.store, self.records, rows, final, self.context.pipeline)
         is_found = found.rows >= 0
         self._measure_lookup(is_found, found)
-        # Not while a log file that may hold it can't be read, unless a later run looks again.
-        given_up = ~is_found & final & (self.context.final | ~found.unanswered)
+        # Not while a log file that may hold it can't be read.
+        given_up = ~is_found & final & ~found.unanswered
         of = self.verdicts.of
         of[rows[given_up]] = Verdict.UNJOINABLE
         of[rows[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY

@@ -17,9 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
 
 from photon.logs.files import LogFile, TrackedFile
 from photon.process.readable import readable
+
+Kind = Literal["file", "link", "folder"]
+NO_PLAIN_FILE = "it is no plain file: a folder, a pipe or a device is not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,17 @@ class FileProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """What a scan met and could not look at: there may be log files behind it."""
+
+    path: str  # bytes that are no UTF-8 as the operating system gives them: halves of surrogate pairs
+    kind: Kind
+    inode: int
+    changed_ns: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
     """The files that one pass over a logs folder found, in the order of their paths."""
 
@@ -58,6 +73,8 @@ class Scan:
     is_whole: bool = True  # False: there may be more, which another scan will find
     took_seconds: float = 0.0  # a listing that ends with this scan may have begun many scans before
     is_away: bool = False  # the store of the logs can't be asked now: a problem says why
+    unseen: tuple[Unseen, ...] = ()
+    passed_over: tuple[FileProblem, ...] = ()  # what the pattern matches and is no plain file
 
     @property
     def inodes(self) -> set[int]:
@@ -75,7 +92,14 @@ def scan(logs_folder: Path, pattern: str, before: Scan | None = None) -> Scan:
     scanner = _Scanner(os.fspath(logs_folder), () if before is None else before.files)
     scanner.walk("", _matchers(pattern))
     files = tuple(sorted(scanner.found.values(), key=lambda file: file.path))
-    return Scan(files, tuple(scanner.problems), scanner.others, frozenset(scanner.folders))
+    return Scan(
+        files,
+        tuple(FileProblem(readable(os.fsencode(one.path)), one.reason) for one in scanner.unseen.values()),
+        scanner.others,
+        frozenset(scanner.folders),
+        unseen=tuple(scanner.unseen.values()),
+        passed_over=tuple(scanner.passed_over),
+    )
 
 
 def stat_file(logs_folder: Path, path: str) -> FoundFile | None:
@@ -96,6 +120,13 @@ def _is_as_before(file: FoundFile, status: os.stat_result) -> bool:
     )
 
 
+def _status_of(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
 def _found_file(path: str, status: os.stat_result) -> FoundFile:
     times_ns = status.st_mtime_ns, status.st_ctime_ns
     return FoundFile(path, status.st_ino, status.st_size, times_ns[0], path.endswith(".gz"), times_ns[1])
@@ -106,7 +137,9 @@ def signature_of(scans: Iterable[Scan]) -> str:
     digest = blake2b(digest_size=16)
     for found in scans:
         for file in found.files:
-            digest.update(f"{file.path}\0{file.size_bytes}\0{file.modified_ns}\n".encode())
+            # The time of change too: who lets a file be read changes neither its size nor the other time.
+            times = f"{file.modified_ns}\0{file.changed_ns}"
+            digest.update(f"{file.path}\0{file.size_bytes}\0{times}\n".encode())
         digest.update(b"\0")
     return digest.hexdigest()
 
@@ -170,7 +203,8 @@ class _Scanner:
         self._root = root
         self._before = {file.path: file for file in before}
         self.found: dict[tuple[int, int], FoundFile] = {}  # files by device and inode
-        self.problems: list[FileProblem] = []
+        self.unseen: dict[str, Unseen] = {}
+        self.passed_over: list[FileProblem] = []
         self.others: dict[str, int] = {}
         self.folders: set[str] = set()
 
@@ -181,52 +215,71 @@ class _Scanner:
         while rest[0] is None:  # `**/**` is `**`
             rest = rest[1:]
         for entry, path in self._entries(folder):
-            if not is_text(entry.name):
-                self._name_nameless(entry, path, rest[0], leads_on=any_depth or len(rest) > 1)
-                continue
-            self._visit(entry, path, rest[0], rest[1:])
-            if any_depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                self.walk(path, matchers)
+            try:
+                if not is_text(entry.name):
+                    self._name_nameless(entry, path, rest[0], leads_on=any_depth or len(rest) > 1)
+                    continue
+                self._visit(entry, path, rest[0], rest[1:])
+                if any_depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                    self.walk(path, matchers)
+            except OSError as error:
+                self._miss(entry, path, reason_of(error))
 
     def _entries(self, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
-        """The entries of a folder, each with its path; a folder that can't be listed is a problem."""
+        """The entries of a folder, each with its path; a folder that can't be listed to its end is unseen."""
         prefix = folder + "/" if folder else ""
+        place = os.path.join(self._root, folder) if folder else self._root
         try:
-            with os.scandir(os.path.join(self._root, folder) if folder else self._root) as listing:
+            with os.scandir(place) as listing:
                 self.folders.add(folder)
                 for entry in listing:
                     yield entry, prefix + entry.name
         except OSError as error:
-            what = "the logs folder " if not folder else ""
-            problem = FileProblem(folder or ".", what + reason_of(error))
-            if problem not in self.problems:
-                self.problems.append(problem)
+            self.folders.discard(folder)  # nobody knows what is missing in the half that it gave
+            if not folder or not isinstance(error, FileNotFoundError):  # else it went since it was seen
+                what = "the logs folder " if not folder else ""
+                self._miss_at(folder or ".", "folder", _status_of(place), what + reason_of(error))
 
     def _visit(self, entry: os.DirEntry[str], path: str, matches: _Matcher, below: _Matchers) -> None:
         if below:
             if matches(entry.name) and entry.is_dir():
                 self.walk(path, below)
+            elif matches(entry.name) and entry.is_symlink():
+                entry.stat()  # raises where it leads to nothing, as to a disk that is not mounted
         elif matches(entry.name):
-            self._see(entry, path)
+            self._see(entry, path, entry.stat(), matches)
         elif entry.is_file(follow_symlinks=False):
             self.others[path] = entry.inode()
 
     def _name_nameless(self, entry: os.DirEntry[str], path: str, matches: _Matcher, leads_on: bool) -> None:
         """Report what would be read if it had a name that can be stored and said."""
         is_folder = entry.is_dir(follow_symlinks=False)
-        if (is_folder and leads_on) or (not is_folder and matches(entry.name)):
-            shown = readable(os.fsencode(path))
-            self.problems.append(FileProblem(shown, "its name is not UTF-8; rename it"))
+        if (is_folder and leads_on) or (entry.is_file() and matches(entry.name)):
+            self._miss(entry, path, "its name is not UTF-8; rename it")
 
-    def _see(self, entry: os.DirEntry[str], path: str) -> None:
+    def _miss(self, entry: os.DirEntry[str], path: str, reason: str) -> None:
+        """Note what can't be looked at, but for a file that went since its folder was listed."""
+        kind: Kind = "folder" if entry.is_dir(follow_symlinks=False) else "file"
+        status: os.stat_result | None = None
         try:
-            status = entry.stat()
-        except FileNotFoundError:  # the file went since the folder was listed, or is a link to nothing
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
             return
-        except OSError as error:
-            self.problems.append(FileProblem(path, reason_of(error)))
-            return
+        except OSError:
+            pass
+        if entry.is_symlink():
+            kind, reason = "link", f"{reason}; it is a link: mount what it leads to, or remove it"
+        self._miss_at(path, kind, status, reason)
+
+    def _miss_at(self, path: str, kind: Kind, status: os.stat_result | None, reason: str) -> None:
+        inode, changed_ns = (0, 0) if status is None else (status.st_ino, status.st_ctime_ns)
+        self.unseen.setdefault(path, Unseen(path, kind, inode, changed_ns, reason))
+
+    def _see(self, entry: os.DirEntry[str], path: str, status: os.stat_result, matches: _Matcher) -> None:
         if not stat.S_ISREG(status.st_mode):
+            is_meant = not (stat.S_ISDIR(status.st_mode) and matches("?"))  # `*` matches every folder
+            if is_meant:
+                self.passed_over.append(FileProblem(path, NO_PLAIN_FILE))
             return
         key = status.st_dev, status.st_ino
         known = self.found.get(key)

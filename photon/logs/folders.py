@@ -18,7 +18,7 @@ from typing import Protocol
 from photon.logs.announcements import Announcements
 from photon.logs.discovery import FoundFile, Scan, is_text, scan, stat_file
 from photon.logs.files import LogFile, Stretches, TrackedFile
-from photon.logs.source import Source, StoredBytes, open_bytes, open_source
+from photon.logs.source import READING, Source, StoredBytes, open_bytes, open_source
 from photon.logs.tailing.rotation import may_be_rotated
 from photon.pipeline.location import Location
 from photon.pipeline.values import Encoding
@@ -218,7 +218,7 @@ def _read_in_place(folder: str, file: LogFile, stretches: Stretches) -> list[byt
     if file.compressed or file.utf16_mark:
         return None
     try:
-        descriptor = os.open(f"{folder}/{file.path}", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"{folder}/{file.path}", READING)
     except OSError:
         return None
     try:

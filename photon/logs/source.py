@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from photon.logs.formats.utf16 import MARK_BYTES, MARKS, STORED_BYTES, TEXT_BYTE
 from photon.logs.gzips import CompressedBytes, CorruptGzip, NotClosedYet, index_of
 from photon.pipeline.values import Encoding
 
+# A pipe may have taken a file's place: opening one waits for its writer, for ever.
+READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 TAIL_BYTES = 256  # protocol D2
 HASH_BYTES = 16
 HEAD_BYTES = 1024  # whole lines: more than one record, for first records are often alike
@@ -179,8 +182,10 @@ def open_bytes(path: Path, inode: int | None = None) -> Iterator[FileBytes]:
 
     `inode`: as a scan saw it. FileNotFoundError if another file has taken its place since, as in a rotation.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, READING)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no plain file", str(path))
         if inode is not None and os.fstat(descriptor).st_ino != inode:
             raise FileNotFoundError(errno.ENOENT, "another file has taken its place", str(path))
         yield FileBytes(descriptor)

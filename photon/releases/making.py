@@ -52,6 +52,7 @@ class Said:
     statement: Statement
     place: Place
     seen: Cut = field(default_factory=dict)
+    unread: int = 0  # files of its logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
     if (own := parts.get(sight.datacenter)) is not None:
         is_forgotten = is_believed and sight.verified.ordered > NOTHING  # its rows had left
         statements = [*said, *([own.statement] if own.statement and not is_forgotten else [])]
-        parts[sight.datacenter] = replace(own, statement=max(statements, key=_reach_us, default=None))
+        unread = sight.said[-1].unread if sight.said else own.unread  # a fact of now, whatever is covered
+        statement = max(statements, key=_reach_us, default=None)
+        parts[sight.datacenter] = replace(own, statement=statement, unread=unread)
     if sight.last is None and not any(part.rows or part.statement for part in parts.values()):
         return None  # the first one has something to read: a join that has just begun is none
     number, made_us = last.number + 1, max(now_us, last.made_us + 1)
@@ -119,7 +122,7 @@ def _news(release: Release) -> tuple[object, ...]:
 
 def _news_of(part: Part) -> tuple[object, ...]:
     sides = {name: min(batch, part.place_in(name).batch) for name, batch in part.side_batches.items()}
-    return part.place.epoch, sides, part.rows, part.statement, part.unmatched_up_to_us
+    return part.place.epoch, sides, part.rows, part.statement, part.unmatched_up_to_us, part.unread
 
 
 def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
@@ -130,7 +133,7 @@ def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
         if before is None:
             parts[name] = one.part
         elif one.part.place >= before.place or one.lost:
-            parts[name] = replace(one.part, statement=before.statement)
+            parts[name] = replace(one.part, statement=before.statement, unread=before.unread)
     return parts
 
 

@@ -83,7 +83,8 @@ class Part:
     committed; of `unmatched` its last run. `side_rows`: how many rows of each of them count. `first_us`: no
     row is of an event before it; `new_from_us`: no row that the release adds is. `unmatched_up_to_us`: by the
     last run, primaries before it that had come have joined rows, or rows in `unmatched`. That run went by
-    release `unmatched_release`, and its logs were read as of `unmatched_read_us`.
+    release `unmatched_release`, and its logs were read as of `unmatched_read_us`. `unread`: so many files of
+    its logs are there and not read, as it said last; a statement of before holds, and none goes further.
     """
 
     place: Place
@@ -99,6 +100,7 @@ class Part:
     unmatched_release: int = 0
     unmatched_read_us: int | None = None
     side_rows: Mapping[str, int] = field(default_factory=dict)
+    unread: int = 0
 
     def place_in(self, table: str) -> Place:
         """The last rows of one of the datacenter's tables that count."""

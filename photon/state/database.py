@@ -17,6 +17,7 @@ from pathlib import Path
 from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
 from photon.logs.files import TrackedFile
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.location import Location, location_from_json
 from photon.state.lifecycle import Attempts, attempts_from_json
 from photon.state.outcomes import Counts
@@ -30,6 +31,7 @@ from photon.state.rows import (
     left_in,
     reading_column,
     tracked_file,
+    unread_file,
 )
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.waiting_view import WaitingView
@@ -39,8 +41,9 @@ from photon.tokens import Occurrence, PlanKey
 STATE_FILE = "dispatcher.sqlite"
 STATE_FORMAT = 1
 
-# The table `files` has the fields of LogFile and TrackedFile in their order; `ordered` has the records that
-# the dispatcher took up by order, and after which batch (protocol E4).
+# The table `files` has the fields of LogFile and TrackedFile in their order, `unread_files` those of
+# UnreadFile; `ordered` has the records that the dispatcher took up by order, and after which batch (protocol
+# E4).
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
@@ -52,6 +55,11 @@ CREATE TABLE files (
     disk_bytes INTEGER NOT NULL, seen_hash BLOB NOT NULL, modified_ns INTEGER NOT NULL,
     target TEXT NOT NULL, altered_us INTEGER NOT NULL, in_use INTEGER NOT NULL,
     strangers BLOB NOT NULL, end_unknown INTEGER NOT NULL);
+CREATE TABLE unread_files (
+    side TEXT NOT NULL, path BLOB NOT NULL, kind TEXT NOT NULL, inode INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL, changed_ns INTEGER NOT NULL, modified_ns INTEGER NOT NULL,
+    head_hash BLOB NOT NULL, reason TEXT NOT NULL, since_us INTEGER NOT NULL, grown_us INTEGER NOT NULL,
+    state TEXT NOT NULL, PRIMARY KEY (side, path)) WITHOUT ROWID;
 CREATE TABLE plan (
     batch INTEGER PRIMARY KEY, plan_id TEXT NOT NULL, content TEXT NOT NULL,
     advances TEXT NOT NULL, requeue_id INTEGER, attempts TEXT NOT NULL);
@@ -206,6 +214,11 @@ class StateReader:
 
     def files(self) -> dict[int, TrackedFile]:
         return {row[0]: tracked_file(row) for row in self._db.execute("SELECT * FROM files")}
+
+    def unread_files(self) -> list[UnreadFile]:
+        """What of the logs is there and was not read at the last look."""
+        with reading_column("unread_files"):
+            return [unread_file(row) for row in self._db.execute("SELECT * FROM unread_files")]
 
     def segments(self) -> list[SegmentInfo]:
         """The segments that make up the index."""

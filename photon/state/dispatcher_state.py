@@ -18,7 +18,8 @@ from typing import BinaryIO
 import numpy as np
 
 from photon.event_store.segments import SegmentInfo
-from photon.logs.files import TrackedFile
+from photon.logs.files import Side, TrackedFile
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.location import Location, location_to_json
 from photon.process.operating_system import private_file, private_folder
 from photon.state.database import LEAST_BYTES, SCHEMA, STATE_FORMAT, StateReader, StateUnavailable, why_not
@@ -36,6 +37,7 @@ from photon.state.rows import (
     put,
     put_sizes,
     segment_values,
+    unread_values,
 )
 from photon.state.waiting.merging import Merged
 from photon.state.waiting.retries import Retries
@@ -182,10 +184,22 @@ class DispatcherState(StateReader):
 
     # -- files
 
-    def put_files(self, files: Iterable[TrackedFile], lost_bytes: int = 0) -> None:
-        """Store new or changed files, and count `lost_bytes`: unread bytes of files that are gone."""
+    def put_files(
+        self,
+        files: Iterable[TrackedFile],
+        lost_bytes: int = 0,
+        unread: Mapping[Side, Iterable[UnreadFile]] = MappingProxyType({}),
+    ) -> None:
+        """Store new or changed files, and count `lost_bytes`: unread bytes of files that are gone.
+
+        `unread`: all that a log has of such files, in the place of what was stored. The end of an entry and
+        its file are one transaction.
+        """
         with self._transaction() as db:
             put(db, "files", map(file_values, files))
+            for side, entries in unread.items():
+                db.execute("DELETE FROM unread_files WHERE side = ?", (side,))
+                put(db, "unread_files", map(unread_values, entries))
             add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
 
     def put_sizes(self, grown: Iterable[TrackedFile]) -> None:

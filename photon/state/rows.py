@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 from photon.event_store.segments import SegmentInfo
 from photon.logs.files import LogFile, TrackedFile
+from photon.logs.unread_files import UnreadFile
 
 _FILE_FIELDS = [*(f"file.{f.name}" for f in fields(LogFile)), *(f.name for f in fields(TrackedFile)[1:])]
 file_values = attrgetter(*_FILE_FIELDS)  # from a TrackedFile
@@ -74,6 +76,21 @@ def marks(values: Sequence[object]) -> str:
 def segment_values(segment: SegmentInfo) -> tuple[str, str]:
     """The row of a segment of the primary index."""
     return segment.name, json.dumps(segment.events_of, separators=(",", ":"))
+
+
+_STORED_OF_UNREAD = [f.name for f in fields(UnreadFile) if f.compare]
+
+
+def unread_values(unread: UnreadFile) -> tuple[object, ...]:
+    """The row of a file that is not read: its path in the bytes of the disk."""
+    values = {name: getattr(unread, name) for name in _STORED_OF_UNREAD}
+    return tuple({**values, "path": os.fsencode(unread.path)}.values())
+
+
+def unread_file(row: Sequence[Any]) -> UnreadFile:
+    """The inverse of `unread_values`."""
+    values = dict(zip(_STORED_OF_UNREAD, row, strict=True))
+    return UnreadFile(**{**values, "path": os.fsdecode(values["path"])})
 
 
 _OF_LOG_FILE = len(fields(LogFile))  # asked once: a sensor reads thousands of rows at each tick

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from photon.logs.files import ByteRange, Side, TrackedFile
+from photon.logs.unread_files import UnreadFile
 from photon.process.clock import MICROSECONDS
 from photon.state.database import STATE_FILE, StateReader, StateUnavailable
 from photon.state.outcomes import Counts
@@ -47,6 +48,7 @@ class StateView:
     counts: Counts = field(default_factory=Counts)
     watermark_us: int | None = None
     files: Mapping[int, TrackedFile] = field(default_factory=dict)
+    unread: tuple[UnreadFile, ...] = ()  # what of the logs is there and was not read
     due: int = 0  # waiting records that are due
     soon: int = 0  # waiting records that somebody has to take up, whenever they are due
     requeued: int = 0  # plans to be taken up again
@@ -86,6 +88,7 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         counts=state.counts(),
         watermark_us=state.watermark_us,
         files=state.files(),
+        unread=tuple(state.unread_files()),
         due=state.waiting.count_due(now_us),
         soon=state.waiting.count_soon(),
         requeued=state.count_requeued(),

@@ -129,7 +129,8 @@ def _size(found: Scan, files: Mapping[int, TrackedFile], side: Side) -> LogSize:
 
 def _has_untracked(found: Scan, files: Mapping[int, TrackedFile], side: Side) -> bool:
     by_inode = _open_files(files, side)
-    return any(file.size_bytes and file.inode not in by_inode for file in found.files)
+    new = (file.size_bytes and file.inode not in by_inode for file in found.files)
+    return bool(found.unseen) or any(new)
 
 
 def _open_files(files: Mapping[int, TrackedFile], side: Side) -> dict[int, TrackedFile]:

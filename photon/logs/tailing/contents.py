@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from photon.logs.discovery import FoundFile, strip_gz
-from photon.logs.files import TrackedFile
+from photon.logs.discovery import FoundFile
+from photon.logs.files import LogFile, TrackedFile
 from photon.logs.folders import LogFolder
 from photon.logs.formats.utf16 import text_bytes
-from photon.logs.gzips import NotClosedYet
+from photon.logs.gzips import GzipStream, NotClosedYet
 from photon.logs.source import (
     UNREADABLE,
     Source,
@@ -26,6 +26,9 @@ from photon.logs.tailing.observation import Look
 from photon.logs.tailing.rotation import Beginnings, is_beginning_of
 from photon.logs.tailing.whole_gzips import WholeGzips
 from photon.pipeline.values import Encoding
+
+# So much of a copy in the making is compared at each look. When it is whole, its content tells as all do.
+PROVED_BYTES = 2**20
 
 
 class Contents:
@@ -164,13 +167,29 @@ class Contents:
         if isinstance(verdict, int):
             look.sizes[found.path] = self.size_bytes(verdict)
             return True
-        is_unfinished = self._gzips.is_unfinished(found, look.now_us, look.final)
-        if is_unfinished:
+        if self._gzips.is_unfinished(found, look.now_us, look.final):
             look.unfinished.add(found.path)
-        # A copy whose log is there as well needs no reason.
-        is_copy = is_unfinished and strip_gz(found.path) in look.shown
-        look.withhold(found, None if is_copy else verdict)
+        look.withhold(found, verdict)
         return False
+
+    def is_copy_so_far(self, found: FoundFile, whole: LogFile) -> bool:
+        """Whether a gzip file, as far as it is written, holds what a file begins with; see `PROVED_BYTES`."""
+        stream = GzipStream()
+        stored_whole = self.folder.open_stored(FoundFile.of(whole))
+        try:
+            with self.folder.open_stored(found) as stored, stored_whole as source:
+                while stream.at_bytes < PROVED_BYTES:
+                    at_bytes = stream.at_bytes
+                    data = stream.read(stored, PROVED_BYTES)
+                    if source.read(at_bytes, len(data)) != data:
+                        return False
+                    if not data:
+                        break
+        except NotClosedYet:
+            return True
+        except UNREADABLE:
+            return False
+        return True
 
     def same_content(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
         """Whether it begins as the file did, and holds what was read and seen last (protocol D1, D2)."""

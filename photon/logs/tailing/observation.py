@@ -9,6 +9,7 @@ from functools import cached_property
 from photon.logs.discovery import FileProblem, FoundFile
 from photon.logs.files import TrackedFile
 from photon.logs.source import HASH_BYTES
+from photon.logs.unread_files import Sight
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Look:
     cut_off: set[str] = field(default_factory=set)  # paths of copies whose logs were written anew in place
     # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
     unfinished: set[str] = field(default_factory=set)
+    without_record: set[str] = field(default_factory=set)  # paths of files that hold none yet: all is read
     awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
     missing: set[int] = field(default_factory=set)
     vanished: list[TrackedFile] = field(default_factory=list)
@@ -70,4 +72,6 @@ class Observation:
     vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
     checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
     is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
+    sight: Sight | None = None  # of files that are not read; None: the look came to no end
+    passed_over: tuple[FileProblem, ...] = ()  # what matches and is no plain file
     listed_us: int | None = None  # files that were there at this time are found; None: a listing is under way

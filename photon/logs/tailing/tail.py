@@ -20,6 +20,7 @@ from photon.logs.source import (
     Beginning,
     Head,
     LogsUnavailable,
+    Source,
     end_hash,
     has_head,
     has_seen_end,
@@ -49,6 +50,7 @@ from photon.logs.tailing.rotated_files import (
     find_rotated,
 )
 from photon.logs.tailing.unknown_ends import Ends, latest_growth_us, was_written
+from photon.logs.tailing.unread_sight import UnreadSight
 from photon.logs.tailing.unreadable_objects import UnreadableObjects
 from photon.logs.tailing.unseen_rotations import UnseenRotations, others_beside, strangers_beside
 from photon.logs.tailing.whole_gzips import WholeGzips
@@ -59,6 +61,7 @@ from photon.process.clock import MICROSECONDS, microseconds
 # Which new files are numbered first, by whether they are compressed, and matched by the pattern: each is
 # compared with those before it, for a log and its copy may both be new.
 ORDER_OF_NEW = ((False, True), (False, False), (True, True), (True, False))
+HALF_A_LINE = "its first line is not whole yet"
 LISTED_ONLY = "it is listed and not there: it was removed before it was read, or its key ends with a slash"
 
 
@@ -89,6 +92,7 @@ class LogTail:
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips, log.encoding)
         self.set_aside = UnreadableObjects()
+        self._unread = UnreadSight(side, log.files, self._contents, self._idle_us)
         self.seen = Scan()  # files that the last look saw
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
@@ -145,6 +149,7 @@ class LogTail:
             self._held.note_doubled(look.files, self._copies.values())
         look.problems += [p for number, p in self._failed_cuts.items() if number in look.present]
         look.problems += vanished_folders(look.files.values(), found)
+        sight = None if found.is_away else self._unread.sight(look, found, self._known, self._copies)
         return Observation(
             {number: look.files[number] for number in look.changed},
             self._backlog(look),
@@ -154,7 +159,9 @@ class LogTail:
             or found.is_away
             or any(look.files[number].state == "open" for number in look.missing),
             found.is_away,
-            now_us - int(found.took_seconds * MICROSECONDS) if found.is_whole else None,
+            sight=sight,
+            passed_over=found.passed_over,
+            listed_us=now_us - int(found.took_seconds * MICROSECONDS) if found.is_whole else None,
         )
 
     def _recognise(self, look: Look, found: Scan, ends: Ends) -> None:
@@ -309,6 +316,7 @@ class LogTail:
         """Make a log file of a new file, if it holds a record."""
         size_bytes = look.sizes[found.path]
         if size_bytes == 0:
+            look.without_record.add(found.path)
             return
         try:
             with self._folder.open(found) as source:
@@ -316,6 +324,7 @@ class LogTail:
                 if self._contents.is_preallocated(look, found):
                     source = Beginning(source, size_bytes)
                 head = read_head(source, dialect_of(self._log), self._line_limit_bytes, is_closed)
+                is_half = head == "no record yet" and not _is_closed(source, size_bytes)
                 if not (found.compressed or self._folder.is_immutable):
                     look.ends[found.path] = end_hash(source, size_bytes)
         except FileNotFoundError:
@@ -343,6 +352,10 @@ class LogTail:
             self._contents.note_as_log(look, found)
             self._remember(look, found, look.next_number)
             look.next_number += 1
+        elif is_half:
+            look.withhold(found, FileProblem(found.path, HALF_A_LINE))
+        else:
+            look.without_record.add(found.path)
 
     def _remember(self, look: Look, found: FoundFile, number: int) -> None:
         look.present.add(number)
@@ -411,3 +424,9 @@ class LogTail:
         is_plain = self._folder.is_immutable and not tracked.file.compressed
         left_bytes = min(budget_bytes, (size_bytes or tracked.size_bytes) - tracked.offset_bytes)
         return is_plain and 0 < tracked.unread_bytes <= left_bytes
+
+
+def _is_closed(source: Source, size_bytes: int) -> bool:
+    """Whether a file ends with a line feed; UTF-16's is followed by zeros."""
+    start = max(0, size_bytes - 4)
+    return source.read(start, size_bytes - start).rstrip(b"\0").endswith(b"\n")

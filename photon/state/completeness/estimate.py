@@ -34,6 +34,9 @@ class Completeness:
     # Each datacenter's last closed epoch and batch: the rows of records joined elsewhere are up to there.
     seen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     is_final: bool = False  # somebody has called the logs complete: no more comes
+    unread: int = 0  # files of the logs that are there and not read: until they are, no time goes on
+    unread_bytes: int = 0
+    unread_named: tuple[str, ...] = ()  # some of them, with the reasons
 
     @property
     def late_share(self) -> float:

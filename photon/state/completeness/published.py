@@ -29,8 +29,8 @@ def published(lake: Location) -> tuple[Completeness, Arrivals] | None:
     """
     if (document := _STORED.read(lake)) is None:
         return None
-    document.setdefault("is_final", False)  # an earlier version wrote it
-    said = Completeness(**{name: document[name] for name in Completeness.__dataclass_fields__})
+    stored = {name: document[name] for name in Completeness.__dataclass_fields__}
+    said = Completeness(**{**stored, "unread_named": tuple(document["unread_named"])})
     return said, Arrivals(_from_json(document["minutes"]), _from_json(document["late_by_minute"]))
 
 

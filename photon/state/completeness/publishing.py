@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from photon.errors import FormatTooNew
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.state.completeness.arrivals import Arrivals, Ints
@@ -18,6 +20,7 @@ from photon.state.completeness.published import publish, published
 EVERY_US = 10 * MICROSECONDS
 # Records of so much event time are counted for the share: older ones are decided, or not of use.
 KEPT_MINUTES = 24 * 60
+MOST_UNREAD_NAMED = 20  # files; all are counted
 RETRY_US = 60 * MICROSECONDS  # after the lake took nothing
 
 log = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ class Publisher:
         self.said_final = self.said is not None and self.said.is_final
         self.has_news = False
         self._next_us: int | None = None  # None: at once
+        self._unread: Sequence[UnreadFile] = ()
         self._is_failing = False
 
     def _earlier(self) -> tuple[Arrivals, Completeness | None]:
@@ -52,6 +56,14 @@ class Publisher:
         """Take in what a completed batch has read, by the minute of its event time."""
         self._arrivals = self._arrivals.plus(records, self.read_up_to_us, KEPT_MINUTES)
         self.has_news = True
+
+    def note_unread(self, unread: Sequence[UnreadFile]) -> None:
+        """Take in which files are not read now. When others are, it is said at once: readers rely on it."""
+        self._unread = unread
+        before = () if self.said is None else self.said.unread_named
+        if (self.said is not None or unread) and _named(unread) != before:
+            self.has_news = True
+            self._next_us = self._next_us if self._is_failing else None
 
     def is_due(self, now_us: int) -> bool:
         """Whether there is something new to say, and time to say it."""
@@ -73,6 +85,8 @@ class Publisher:
         A lake that takes nothing stops no join: it is tried again later.
         """
         waiting_us = np.sort(waiting_us)
+        if self._unread:
+            read_up_to_us = self.read_up_to_us
         self.read_up_to_us, of_events = read_up_to_us, self._of_events
         said = Completeness(
             epoch=self._epoch,
@@ -86,8 +100,13 @@ class Publisher:
             came=sum(self._arrivals.records.values()),
             came_late=sum(self._arrivals.late.values()),
             seen=seen,
-            is_final=is_final,
+            is_final=is_final and not self._unread,
+            unread=len(self._unread),
+            unread_bytes=sum(one.size_bytes for one in self._unread),
+            unread_named=_named(self._unread),
         )
+        if self._unread:
+            said = _held_back(said, self.said)
         self.said = said
         try:
             publish(self._lake, said, self._arrivals)
@@ -96,6 +115,25 @@ class Publisher:
                 log.warning("how complete the rows are could not be told, it is tried again: %s", error)
             self._is_failing, self._next_us = True, now_us + RETRY_US
             return said
-        self._is_failing, self.has_news, self.said_final = False, False, is_final
+        self._is_failing, self.has_news, self.said_final = False, False, said.is_final
         self._next_us = now_us + EVERY_US
         return said
+
+
+def _named(unread: Sequence[UnreadFile]) -> tuple[str, ...]:
+    return tuple(f"{one.side} log: {one.shown}: {one.reason}" for one in unread[:MOST_UNREAD_NAMED])
+
+
+def _held_back(said: Completeness, before: Completeness | None) -> Completeness:
+    """What is said while files are not read: no time is later than the one that was said before."""
+    if before is None:
+        return replace(said, complete_up_to_us=None, mostly_up_to_us=None)
+    return replace(
+        said,
+        complete_up_to_us=_earlier_of(said.complete_up_to_us, before.complete_up_to_us),
+        mostly_up_to_us=_earlier_of(said.mostly_up_to_us, before.mostly_up_to_us),
+    )
+
+
+def _earlier_of(one_us: int | None, other_us: int | None) -> int | None:
+    return None if one_us is None or other_us is None else min(one_us, other_us)

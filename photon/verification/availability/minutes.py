@@ -140,7 +140,7 @@ def read_until_us(
     pipeline: Pipeline, datacenter: str, state: StateReader, timeline: EpochTimeline, now_us: int
 ) -> int:
     """All that came into a datacenter's logs before this time was read, and what it did with it is stored."""
-    reader = LogReader(pipeline, datacenter, state.files())
+    reader = LogReader(pipeline, datacenter, state.files(), unread=state.unread_files())
     reader.look(now_us, final=False)
     until_us = now_us
     sides: tuple[Side, Side] = ("primary", "foreign")

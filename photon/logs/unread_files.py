@@ -1,0 +1,175 @@
+"""Files of a log that are there and not read: all that is asked of files asks them too (protocol D11).
+
+Each has an entry from its first sight. It ends when its file is read, or proved to be a copy of one that is;
+when its file is gone, that is a loss. `follow` decides so at each look; whoever looks stores the entries.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+from photon.logs.discovery import FoundFile, Kind, Scan
+from photon.logs.files import Side
+from photon.process.clock import MICROSECONDS
+from photon.process.readable import counted, readable
+
+BEING_LOOKED_AT = "it is being looked at"
+HEAD_BYTES = 256  # of its stored bytes: inodes are used again
+AWAITED_US = 60 * MICROSECONDS  # so long a run that ends waits for one that nobody knows a reason of
+
+Identity = tuple[str, str, int, int, int]  # side, path, inode, size, time of change
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadFile:
+    """A file, link or folder that the pattern matches, or that lies before what it matches."""
+
+    side: Side
+    path: str  # as the operating system gives it: it may be no UTF-8
+    kind: Kind
+    inode: int
+    size_bytes: int  # stored: of a gzip file, compressed
+    changed_ns: int
+    modified_ns: int
+    head_hash: bytes  # none if it can't be opened
+    reason: str
+    since_us: int
+    grown_us: int = 0  # when it was seen to grow; 0: never
+    state: Literal["open", "missed", "gone"] = "open"
+    # It grows, and holds nothing so far but what a file begins with that is there: a copy in the making.
+    is_copy_so_far: bool = field(default=False, compare=False)
+
+    @property
+    def identity(self) -> Identity:
+        """What a person acknowledges: when it changes, the entry holds again."""
+        return self.side, self.path, self.inode, self.size_bytes, self.changed_ns
+
+    @property
+    def shown(self) -> str:
+        """Its path for people."""
+        return readable(os.fsencode(self.path))
+
+    @property
+    def unread_in_words(self) -> str:
+        """How much of it was not read."""
+        if self.kind == "file":
+            return f"and {counted(self.size_bytes, 'byte', 'were')} of it not read"
+        return "and how much was not read nobody knows"
+
+    def holds(self, acknowledged: Iterable[Identity]) -> bool:
+        return self.state != "gone" and not self.is_copy_so_far and self.identity not in acknowledged
+
+    def is_awaited(self, now_us: int) -> bool:
+        """Whether the next looks may tell more."""
+        return self.reason == BEING_LOOKED_AT and now_us - self.since_us < AWAITED_US
+
+    def is_same(self, other: UnreadFile) -> bool:
+        """Whether this is the other one, moved."""
+        if self.inode != other.inode or self.kind != other.kind:
+            return False
+        is_as_before = (self.size_bytes, self.modified_ns) == (other.size_bytes, other.modified_ns)
+        return is_as_before or (self.head_hash == other.head_hash != b"")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one look saw of a log: `unread` files, and what it needs to know of the others."""
+
+    unread: tuple[UnreadFile, ...] = ()
+    found: Scan = field(default_factory=Scan)
+    # Whether a file of this path would have been found: an empty folder may be a disk that is not mounted.
+    is_shown: Callable[[str], bool] = lambda path: False
+    is_match: Callable[[str], bool] = lambda path: True
+    head_of: Callable[[FoundFile], bytes] = lambda found: b""
+
+    @cached_property
+    def others(self) -> Mapping[str, FoundFile]:
+        """Those that are read, are copies, or have no record yet; by path."""
+        unread = {one.path for one in self.unread}
+        return {file.path: file for file in self.found.files if file.path not in unread}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An entry that is over, and why."""
+
+    entry: UnreadFile
+    because: Literal["read", "replaced", "not matched any more", "gone, and empty"]
+
+
+def follow(
+    before: Iterable[UnreadFile], sight: Sight, now_us: int
+) -> tuple[tuple[UnreadFile, ...], tuple[Ended, ...]]:
+    """The entries of one log after a look, in the order of their paths, and those that ended with it."""
+    left = {one.path: one for one in sight.unread}
+    entries: list[UnreadFile] = []
+    ended: list[Ended] = []
+
+    def go_on(entry: UnreadFile, now: UnreadFile) -> None:
+        del left[now.path]
+        entries.append(_later(entry, now, now_us))
+
+    def is_in_place(entry: UnreadFile) -> bool:
+        return entry.path in left and left[entry.path].inode == entry.inode
+
+    known = list(before)
+    if not known:
+        return sight.unread, ()
+    for entry in filter(is_in_place, known):
+        go_on(entry, left[entry.path])
+    known = [entry for entry in known if not any(entry.path == one.path for one in entries)]
+    rest = []
+    for entry in known:  # all that moved ahead of those whose place others have taken
+        moved = next((now for now in left.values() if now.is_same(entry)), None)
+        go_on(entry, moved) if moved is not None else rest.append(entry)
+    for entry in rest:
+        if entry.path in left:
+            go_on(entry, left[entry.path])
+        elif because := _why_over(entry, sight):
+            ended.append(Ended(entry, because))
+        elif entry.state == "gone" or not sight.is_shown(entry.path):
+            entries.append(entry)
+        elif entry.state == "open":
+            entries.append(replace(entry, state="missed"))
+        elif entry.size_bytes:
+            entries.append(replace(entry, state="gone"))
+        else:
+            ended.append(Ended(entry, "gone, and empty"))
+    taken = {entry.path for entry in entries}
+    entries += [now for now in left.values() if now.path not in taken]
+    return tuple(sorted(entries, key=lambda entry: entry.path)), tuple(ended)
+
+
+def _later(entry: UnreadFile, now: UnreadFile, now_us: int) -> UnreadFile:
+    is_same = entry.inode == now.inode
+    grown_us = now_us if is_same and now.size_bytes > entry.size_bytes else entry.grown_us
+    is_told = now.reason == BEING_LOOKED_AT and entry.identity == now.identity
+    reason = entry.reason if is_told else now.reason
+    return replace(now, since_us=min(entry.since_us, now_us), grown_us=grown_us, reason=reason)
+
+
+def _why_over(entry: UnreadFile, sight: Sight) -> Literal["read", "replaced", "not matched any more"] | None:
+    if entry.kind != "file":
+        is_listed = ("" if entry.path == "." else entry.path) in sight.found.folders
+        return "read" if is_listed or entry.path in sight.others else None
+    here = sight.others.get(entry.path)
+    if here is not None and here.inode == entry.inode:
+        return "read"
+    if any(_is_moved(entry, found, sight) for found in sight.others.values()):
+        return "read"
+    if entry.state == "gone":  # another file at its path brings nothing of it back, unless it begins alike
+        return "replaced" if here is not None and sight.head_of(here) == entry.head_hash != b"" else None
+    if here is not None:
+        return "replaced"
+    return None if sight.is_match(entry.path) else "not matched any more"
+
+
+def _is_moved(entry: UnreadFile, found: FoundFile, sight: Sight) -> bool:
+    if found.inode != entry.inode:
+        return False
+    is_as_before = (found.size_bytes, found.modified_ns) == (entry.size_bytes, entry.modified_ns)
+    return is_as_before or sight.head_of(found) == entry.head_hash != b""
