@@ -90,11 +90,11 @@ def how_far_verified(
     times = [read.earliest_waiting_us, *(each.pending_us for each in files.values())]
     pending_us = min((time_us for time_us in times if time_us is not None), default=None)
     unverified, verified_earlier = summarize_unreadable(unreadable, read.files, verified)
-    notes = scope.notes(name)
+    never_read, notes = scope.never_read(name), scope.notes(name)
     if any(file.side == "primary" for file in unreadable.values()):
         notes.append(WITHOUT_PRIMARIES)
     return DatacenterReport(
-        unverified=unverified,
+        unverified=(*unverified, *never_read),
         verified_earlier=verified_earlier,
         notes=tuple(notes),
         verified_until_us=verified_until_us(latest, scope.unread(name), pending_us),

@@ -195,14 +195,23 @@ def _engine(name: str) -> Any:
 
 
 def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short: bool) -> int:
-    """Warn where hardly anything joined: a complete join has failed then; else logs may still come."""
+    """Warn of files that are not read, and where hardly anything joined: a complete join has failed then."""
     from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
 
     with expected_errors():
         told = signs_of_misconfiguration(pipeline, name, counts, complete and not is_cut_short, is_cut_short)
     for each in told:
         log.warning("%s: %s", name, each)
-    return NOT_MEANT if told and complete and not is_cut_short else DONE
+    if not (unread := counts["unread_files"]):
+        return NOT_MEANT if told and complete and not is_cut_short else DONE
+    said = "; ".join(f"{one['path']}: {one['reason']}" for one in unread)
+    log.warning(
+        "%s: the logs are not complete: %s not read (%s). %s. Let them be read, or let no `files` match "
+        "them; if nothing can be done: photon acknowledge %s %s",
+        name, counted(counts["unread_file_count"], "file", "are"), said,
+        counted(counts["pending"], "event", "wait"), pipeline.typed, name,
+    )  # fmt: skip
+    return NOT_DONE if complete and not is_cut_short else DONE
 
 
 def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
@@ -245,9 +254,15 @@ def worst_status(returncodes: Iterable[int]) -> int:
     return max((code if code >= 0 else 128 - code for code in returncodes), default=DONE)
 
 
+LISTED = "unread_files"  # in JSON; people are warned of each
+
+
 def _results_text(results: dict[str, Any]) -> str:
     return "\n".join(
         line
         for name, result in results.items()
-        for line in (f"{name}:", *(f"  {key:22}{value:>14,}" for key, value in result.items()))
+        for line in (
+            f"{name}:",
+            *(f"  {key:22}{value:>14,}" for key, value in result.items() if key != LISTED),
+        )
     )

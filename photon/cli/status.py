@@ -59,8 +59,10 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
         is_needed = bool(
             errors or decisions.unknown_because or any(one.needs_somebody for one in found.values())
         )
+        is_held = False
         if safe_to_delete:
             lines = _safe_to_delete(pipeline, found)
+            is_held = _warn_of_unread(found)
         else:
             lines = [first, "", *_headlines(pipeline_file, found, errors)]
             if decisions.unknown_because:
@@ -75,8 +77,20 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
     print_result(told, "\n".join(lines), as_json)
     if errors:
         fail(f"could not ask all datacenters: {'; '.join(map(str, errors.values()))}", NOT_DONE)
+    if safe_to_delete and is_held:
+        sys.exit(NOT_DONE)
     if check and is_needed:
         sys.exit(VIOLATION)
+
+
+def _warn_of_unread(found: Mapping[str, DatacenterStatus]) -> bool:
+    """Say where files that are not read keep all logs, and whether any do."""
+    from photon.logs.unread_files import why_held
+
+    held = {name: one.facts.unread_files for name, one in found.items() if one.facts.unread_files}
+    for name, unread in held.items():
+        click.echo(f"{name}: no log file may go: {why_held(unread)}", err=True)
+    return bool(held)
 
 
 def _safe_to_delete(pipeline: Pipeline, found: Mapping[str, DatacenterStatus]) -> list[str]:

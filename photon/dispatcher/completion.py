@@ -340,7 +340,7 @@ def watermark_us(
 def watermark_of(
     reader: LogReader, pipeline: Pipeline, now_us: int, previous_us: int | None, has_requeued: bool
 ) -> int | None:
-    """The watermark of the primary logs as far as they are read; while files of them are not, the previous one.
+    """The watermark of the primary logs as far as they are read; while a file is not, the previous one.
 
     `has_requeued`: some of what counts as read is to be indexed yet.
     """

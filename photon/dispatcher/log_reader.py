@@ -22,10 +22,11 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.readable import readable
-from photon.state.acknowledged_files import acknowledged_files
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.losses import name_of
 from photon.state.plan import Advance
+from photon.state.unread_logs import acknowledged_files
+from photon.state.view import StateView
 
 # How big files are is stored with each plan; where none follows, as with half a line, after this time.
 SIZES_EVERY_SECONDS = 5
@@ -356,6 +357,14 @@ def _read_to(file: TrackedFile, step: Advance) -> TrackedFile:
         tail_hash=step.tail_hash,
         inside_oversized=step.inside_oversized,
     )
+
+
+def opened_logs(pipeline: Pipeline, datacenter: str, view: StateView, now_us: int) -> LogReader:
+    """The logs of a datacenter, looked into from where its dispatcher is; not before it has one."""
+    reader = LogReader(pipeline, datacenter, view.files, unread=view.unread)
+    if view.epoch is not None:
+        reader.look(now_us, final=False)
+    return reader
 
 
 def note_files(

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.log_reader import LogReader, opened_logs
 from photon.dispatcher.refusals import why_refused
 from photon.dispatcher.shift.growth import LIVE_BYTES, Growth, growth_of
 from photon.dispatcher.shift.keys import (
@@ -42,6 +42,7 @@ from photon.health.lakes import (
 from photon.health.stages import orders_of
 from photon.health.unmatched import UnmatchedSeen, look_at_unmatched
 from photon.logs.files import TrackedFile
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import MICROSECONDS
@@ -133,6 +134,7 @@ class Facts:
     is_stopped: bool = False  # somebody stopped its process, and has to continue it
     what_ends_it: str = ""  # the command that ends or continues its process; empty: it is elsewhere
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
+    unread_files: tuple[UnreadFile, ...] = ()  # that are there, and hold back what they may change
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
     acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
     refused_orders: int = 0  # work orders that could not be read
@@ -304,6 +306,7 @@ def gather(
         is_stopped=process is not None and is_stopped(process),
         what_ends_it=what_ends(process) if process is not None else "",
         half_lines=_half_lines(reader) if reader is not None else (),
+        unread_files=_unread_files(reader, now_us) if reader is not None else (),
         passed_over=_passed_over(reader, growth) if reader is not None else (),
         acknowledged=acknowledged_counts(folder, view.epoch),
         refused_orders=orders_of(folder, now_us).refused,
@@ -334,14 +337,6 @@ def _overdue(pipeline: Pipeline, datacenter: str, view: StateView) -> int:
     return 0
 
 
-def opened_logs(pipeline: Pipeline, datacenter: str, view: StateView, now_us: int) -> LogReader:
-    """The logs of a datacenter, looked into from where its dispatcher is; not before it has one."""
-    reader = LogReader(pipeline, datacenter, view.files, unread=view.unread)
-    if view.epoch is not None:
-        reader.look(now_us, final=False)
-    return reader
-
-
 def _unread_bytes(growth: Growth) -> int:
     return growth.primary.unread_bytes + growth.foreign.unread_bytes
 
@@ -354,9 +349,17 @@ def _half_lines(reader: LogReader) -> tuple[str, ...]:
     return tuple(sorted(reader.files[number].file.path for number in numbers))
 
 
+def _unread_files(reader: LogReader, now_us: int) -> tuple[UnreadFile, ...]:
+    """Those that hold back what they may change, but for some that may be read in a moment."""
+    return tuple(one for one in reader.unread() if one.is_told(now_us))
+
+
 def _passed_over(reader: LogReader, growth: Growth) -> tuple[str, ...]:
-    """The files that can't be read, beside those that could not even be listed."""
-    found = [f"{readable(one.path)}: {one.reason}" for side in reader.problems.values() for one in side]
+    """What is no plain file, and the problems of others than those that are not read at all."""
+    unread = {one.path for entries in reader.entries.values() for one in entries}
+    problems = [one for side in reader.problems.values() for one in side if one.path not in unread]
+    problems += [one for side in reader.passed_over.values() for one in side]
+    found = [f"{readable(one.path)}: {one.reason}" for one in problems]
     return tuple(one for one in dict.fromkeys(found) if one not in growth.problems)
 
 

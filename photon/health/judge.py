@@ -91,7 +91,7 @@ def _without_advice_on_speed(
 
 def _logs(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
     found = [
-        _unreadable_logs(facts, pipeline),
+        _unread_files(facts, pipeline) or _unreadable_logs(facts, pipeline),
         _passed_over(facts, pipeline),
         _no_logs(facts, pipeline),
         judge_feed(facts.datacenter, facts.feed, facts.now_us, pipeline),
@@ -109,6 +109,25 @@ def _unreadable_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     remedy = f"look at datacenters.{name}.logs ({place}), and at who may read it; {if_lost(name, pipeline)}"
     says = f"{name}: {problems[0]}{more}"
     return Verdict("error", says, remedy, "has logs that can't be read", names=problems)
+
+
+def _unread_files(facts: Facts, pipeline: Pipeline) -> Verdict | None:
+    unread, name = facts.unread_files, facts.datacenter
+    if not unread:
+        return None
+    named = tuple(f"{one.shown} ({one.side} log, {one.size_bytes:,} bytes): {one.reason}" for one in unread)
+    beyond = len(unread) - MOST_FILES_NAMED
+    shown = "; ".join(named[:MOST_FILES_NAMED]) + (f"; and {beyond:,} more" if beyond > 0 else "")
+    says = (
+        f"{name}: {counted(len(unread), 'log file', 'are')} not read, so nothing that may need them is given "
+        f"up, complete or deletable: {shown}"
+    )
+    remedy = (
+        "as the reason says, let the user of the join read it, mount its disk, copy or compress it again, or "
+        f"rename it; if nothing can be done: photon acknowledge {pipeline.typed} {name}; if it is no log, "
+        f"let no `files` of {pipeline.file} match it"
+    )
+    return Verdict("error", says, remedy, f"{counted(len(unread), 'log file', 'are')} not read", names=named)
 
 
 def _passed_over(facts: Facts, pipeline: Pipeline) -> Verdict | None:

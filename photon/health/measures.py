@@ -42,6 +42,7 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
         "logs": (
             Measure("primary_files", growth.primary.files),
             Measure("foreign_files", growth.foreign.files),
+            Measure("unread_files", len(facts.unread_files), error=1),
             Measure("passed_over_files", len(facts.passed_over), warn=1),
         ),
         "lag": (_between("behind_seconds", behind_seconds(facts, memory), health.lag),),

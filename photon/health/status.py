@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.log_reader import LogReader, opened_logs
 from photon.dispatcher.shared_places import shared_logs, why_copy
 from photon.dispatcher.shift.deletable_files import deletable, files_of, needed_by_waiting
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import FormatTooNew
-from photon.health.facts import Facts, gather, opened_logs
+from photon.health.facts import Facts, gather
 from photon.health.judge import all_verdicts
 from photon.health.memory import Memory
 from photon.health.stages import Stages, stages_of, stored_plans
@@ -24,6 +24,7 @@ from photon.health.unmatched import looked_for_unmatched
 from photon.health.verdict import Verdict, worst
 from photon.logs.files import Side, TrackedFile
 from photon.logs.tailing.open_files import kept_bytes
+from photon.logs.unread_files import unread_as_dict
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock, microseconds
@@ -127,6 +128,8 @@ class DatacenterStatus:
             "watermark_us": facts.state.watermark_us,
             "watermark_lag_seconds": facts.growth.lag_seconds,
             "lost": facts.lost.as_dict(),
+            **unread_as_dict(facts.unread_files),
+            "passed_over": list(facts.passed_over),
             "primary": asdict(self.primary),
             "foreign": asdict(self.foreign),
             "stages": asdict(self.stages),
@@ -169,7 +172,7 @@ def status_of(
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     release = _release_in(place.lake)
     looked = looked_for_unmatched(pipeline, facts.decisions, release, facts.unmatched, view.epoch)
-    safe = deletable(reader.files.values(), needed, of_this_epoch, now_us, idle_us, looked)
+    safe = deletable(reader.files.values(), needed, of_this_epoch, now_us, idle_us, looked, reader.unread())
     return DatacenterStatus(
         facts,
         all_verdicts(facts, remember(facts), pipeline),

@@ -7,7 +7,7 @@ when its file is gone, that is a loss. `follow` decides so at each look; whoever
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -18,6 +18,8 @@ from photon.process.clock import MICROSECONDS
 from photon.process.readable import counted, readable
 
 BEING_LOOKED_AT = "it is being looked at"
+HALF_A_LINE = "its first line is not whole yet"
+MOST_NAMED = 20  # files; all are counted
 HEAD_BYTES = 256  # of its stored bytes: inodes are used again
 AWAITED_US = 60 * MICROSECONDS  # so long a run that ends waits for one that nobody knows a reason of
 
@@ -60,12 +62,22 @@ class UnreadFile:
             return f"and {counted(self.size_bytes, 'byte', 'were')} of it not read"
         return "and how much was not read nobody knows"
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        told = {"side": self.side, "path": self.shown, "kind": self.kind, "bytes": self.size_bytes}
+        return {**told, "reason": self.reason, "since_us": self.since_us, "is_gone": self.state == "gone"}
+
     def holds(self, acknowledged: Iterable[Identity]) -> bool:
         return self.state != "gone" and not self.is_copy_so_far and self.identity not in acknowledged
 
     def is_awaited(self, now_us: int) -> bool:
         """Whether the next looks may tell more."""
         return self.reason == BEING_LOOKED_AT and now_us - self.since_us < AWAITED_US
+
+    def is_told(self, now_us: int) -> bool:
+        """Whether somebody is to be told of it: not while its writer may be at work."""
+        at_us = self.since_us if self.reason == HALF_A_LINE else self.grown_us
+        return not self.is_awaited(now_us) and now_us - at_us >= AWAITED_US
 
     def is_same(self, other: UnreadFile) -> bool:
         """Whether this is the other one, moved."""
@@ -99,6 +111,18 @@ class Ended:
 
     entry: UnreadFile
     because: Literal["read", "replaced", "not matched any more", "gone, and empty"]
+
+
+def unread_as_dict(unread: Sequence[UnreadFile]) -> dict[str, object]:
+    """For JSON: some of them, and how many and how long all are."""
+    sums = {"unread_file_count": len(unread), "unread_file_bytes": sum(one.size_bytes for one in unread)}
+    return {**sums, "unread_files": [one.as_dict() for one in unread[:MOST_NAMED]]}
+
+
+def why_held(unread: Sequence[UnreadFile]) -> str:
+    """What holds back all that a file may change which is not read."""
+    one = unread[0]
+    return f"{counted(len(unread), 'file', 'are')} not read, such as {one.shown} ({one.reason})"
 
 
 def follow(

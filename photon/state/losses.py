@@ -8,14 +8,16 @@ acknowledgement is a file beside the state, since the state itself is written by
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from photon.logs.files import TrackedFile
+from photon.logs.unread_files import UnreadFile
 from photon.process.readable import counted, readable
 from photon.state.database import StateUnavailable, damage_is_named
+from photon.state.unread_logs import acknowledge_files, acknowledged_files
 from photon.state.view import StateView, view_state
 from photon.tokens import new_id
 
@@ -43,11 +45,18 @@ class Losses:
     # A file may have grown before it was truncated or went. By its number: so many bytes are lost
     # at least, and how many more nobody knows (protocol D9).
     may_be_lost: Mapping[int, int] = field(default_factory=dict)
+    # Files that were never read: those that are gone, and those that a person has given up.
+    unread: tuple[UnreadFile, ...] = ()
+
+    @property
+    def unread_bytes(self) -> int:
+        """The stored bytes of the files that were never read."""
+        return sum(one.size_bytes for one in self.unread)
 
     @property
     def bytes(self) -> int:
         """All bytes that went unread."""
-        return sum(self.file_bytes.values()) + self.other_bytes
+        return sum(self.file_bytes.values()) + self.other_bytes + self.unread_bytes
 
     @property
     def may_be_lost_bytes(self) -> int:
@@ -55,7 +64,7 @@ class Losses:
         return sum(self.may_be_lost.values())
 
     def __bool__(self) -> bool:
-        return bool(self.bytes or self.records or self.may_be_lost)
+        return bool(self.bytes or self.unread or self.records or self.may_be_lost)
 
     @property
     def is_certain(self) -> bool:
@@ -67,15 +76,24 @@ class Losses:
         new = {n: lost for n, lost in self.file_bytes.items() if known.file_bytes.get(n) != lost}
         maybe = {n: least for n, least in self.may_be_lost.items() if known.may_be_lost.get(n) != least}
         others, records = self.other_bytes - known.other_bytes, self.records - known.records
-        return Losses(new, max(0, others), max(0, records), maybe)
+        unread = tuple(one for one in self.unread if one not in known.unread)
+        return Losses(new, max(0, others), max(0, records), maybe, unread)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: with the sums that checks and metrics tell."""
-        return {**asdict(self), "bytes": self.bytes, "may_be_lost_bytes": self.may_be_lost_bytes}
+        unread = [one.as_dict() for one in self.unread]
+        return {
+            **asdict(self),
+            "unread": unread,
+            "bytes": self.bytes,
+            "may_be_lost_bytes": self.may_be_lost_bytes,
+        }
 
 
-def losses_of(view: StateView) -> Losses:
-    """All that is lost now. A file that comes back is lost no more (protocol D5)."""
+def losses_of(view: StateView, folder: Path) -> Losses:
+    """All that is lost now. A file that comes back, or is read, is lost no more (protocol D5, D11)."""
+    known = acknowledged_files(folder)
+    unread = tuple(one for one in view.unread if one.state == "gone" or one.identity in known)
     gone = {
         number: tracked.unread_bytes
         for number, tracked in view.files.items()
@@ -83,7 +101,7 @@ def losses_of(view: StateView) -> Losses:
     }
     others = max(0, view.counts.lost_bytes - sum(gone.values()))
     maybe = {n: gone.get(n, 0) for n, tracked in view.files.items() if tracked.end_unknown}
-    return Losses(gone, others, view.counts.of("lost"), maybe)
+    return Losses(gone, others, view.counts.of("lost"), maybe, unread)
 
 
 def lost_files(lost: Losses, files: Mapping[int, TrackedFile]) -> list[str]:
@@ -179,7 +197,12 @@ def _state_here(folder: Path, now_us: int) -> StateView:
 
 def open_losses(folder: Path, view: StateView) -> Losses:
     """Losses that nobody has said he knows of."""
-    return losses_of(view).beyond(acknowledged(folder, view.epoch))
+    lost = losses_of(view, folder)
+    known = acknowledged_files(folder)
+    said = replace(
+        acknowledged(folder, view.epoch), unread=tuple(o for o in lost.unread if o.identity in known)
+    )
+    return lost.beyond(said)
 
 
 def open_counts(folder: Path, view: StateView) -> dict[str, int]:
@@ -196,6 +219,7 @@ def bad_since(known: Mapping[str, int], name: str, view: StateView) -> int:
 def _named(losses: Losses, counts: Mapping[str, int], view: StateView) -> list[str]:
     """List what a person may acknowledge, a line each."""
     lines = lost_files(losses, view.files)
+    lines += [f"{one.shown}: {one.reason}, {one.unread_in_words}" for one in losses.unread]
     if losses.other_bytes:
         lines.append(f"{counted(losses.other_bytes, 'byte')} of logs that went while a plan named them")
     if losses.records:
@@ -226,7 +250,7 @@ class Acknowledgement:
     def apply(self, say: Callable[[str], None] = lambda text: None) -> Acknowledgement:
         """Acknowledge just what is named here: what comes later is told. OSError."""
         if self:
-            acknowledge(self.folder, self.view)
+            acknowledge(self.folder, self.view, self.losses.unread)
         return self
 
 
@@ -234,15 +258,19 @@ def plan_acknowledgement(folder: Path, now_us: int) -> Acknowledgement:
     """Name what is lost or of a bad class by now. StateUnavailable, StateDamaged, FormatTooNew, OSError."""
     view = _state_here(folder, now_us)
     losses, counts = open_losses(folder, view), open_counts(folder, view)
+    known = acknowledged_files(folder)
+    unread = tuple(one for one in view.unread if one.identity not in known and not one.is_copy_so_far)
+    losses = replace(losses, unread=unread)  # those too that are there, and are to be given up
     return Acknowledgement(folder, view, losses, counts, _named(losses, counts, view))
 
 
-def acknowledge(folder: Path, view: StateView) -> None:
-    """Note that a person knows of all that is lost now, and of all counts of now. OSError.
+def acknowledge(folder: Path, view: StateView, unread: Iterable[UnreadFile] = ()) -> None:
+    """Note that a person knows of all that is lost, of all counts of now, and gives up these files. OSError.
 
     Nothing is synced: where a power cut takes the note, somebody is asked for once more.
     """
-    known = {**asdict(losses_of(view)), "counts": view.gained}
+    acknowledge_files(folder, unread, view.unread)
+    known = {**asdict(replace(losses_of(view, folder), unread=())), "counts": view.gained}
     text = json.dumps({"format": FORMAT, "epoch": view.epoch, **known})
     unfinished = folder / f"{ACKNOWLEDGED_FILE}.{new_id()}"  # others may do it at the same moment
     unfinished.write_text(text)

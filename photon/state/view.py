@@ -116,6 +116,7 @@ class ReadOffsets:
     conflicting: int = 0  # duplicates with other content than the record of their id that joined
     problem: str = ""
     is_unreadable: bool = False  # there is a state, and it can't be read
+    unread: tuple[UnreadFile, ...] = ()  # files that are there and were not read
 
     def of(self, side: Side) -> list[TrackedFile]:
         return [tracked for tracked in self.files.values() if tracked.file.side == side]
@@ -140,6 +141,7 @@ def read_offsets(folder: Path) -> ReadOffsets:
                 state.waiting.events(),
                 state.waiting.earliest_primary_us(),
                 state.counts().conflicting,
+                unread=tuple(state.unread_files()),
             )
     except StateUnavailable as error:
         return ReadOffsets(problem=str(error), is_unreadable=True)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from photon.event_store.segments import Places
 from photon.logs.files import ByteRange, TrackedFile
+from photon.logs.unread_files import UnreadFile, why_held
 from photon.process.clock import CLOCK_TOLERANCE_US, MICROSECONDS, in_utc
 from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness
@@ -36,6 +37,7 @@ class Sight:
     said: Completeness | None
     watermark_us: int | None
     has_all_rows: bool = False
+    unread: tuple[UnreadFile, ...] = ()  # what of the owner's logs is there and not read, by an own look too
 
     @property
     def is_final(self) -> bool:
@@ -57,6 +59,10 @@ def due(sight: Sight) -> Due:
     The owner's own statement counts, of its current epoch: it alone tells how far its logs are read.
     """
     release, said = sight.release, sight.said
+    if sight.unread:  # what the owner said before may be older than they are
+        return Due(None, why_held(sight.unread))
+    if said is not None and said.unread:
+        return Due(None, f"files are not read, such as {said.unread_named[0]}")
     part = release.parts.get(sight.owner)
     if said is None or said.epoch != str(sight.epoch) or part is None or part.place.epoch != sight.epoch:
         silent = f"datacenter {sight.owner} has not said in its epoch {sight.epoch} up to when it is complete"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from photon.errors import WrongUsage
 from photon.event_store.interface import index_folder
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock, microseconds
 from photon.process.faults import fault_point
@@ -24,7 +25,8 @@ from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
 from photon.state.unmatched import Progress, publish, published
-from photon.state.view import open_view
+from photon.state.unread_logs import unread_now
+from photon.state.view import open_view, view_state
 from photon.storage.tables import FENCE_VERSION, CommitConflict, app_id
 from photon.tokens import PlanKey, new_id
 from photon.unmatched.deciding import (
@@ -244,6 +246,10 @@ class Runs:
             log.warning("how far earlier runs came can't be read, so all is looked at: %s", error)
             return None
 
+    def _unread(self) -> tuple[UnreadFile, ...]:
+        now_us = self.clock.now_us()
+        return unread_now(self.pipeline, self.owner, view_state(self.place.state, now_us), now_us)
+
     def _sight(self, release: Release, said: Completeness | None, view: View, lakes: Lakes) -> Sight:
         assert self.pipeline.unmatched is not None
         return Sight(
@@ -255,6 +261,7 @@ class Runs:
             said,
             view.watermark_us,
             lakes.has_no_rows_behind(release.parts.get(self.owner)),
+            self._unread(),
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from photon.process.clock import MICROSECONDS, SystemClock
 from photon.registry.lookups import ViewSnapshot
 from photon.registry.opening import open_reader
 from photon.registry.register import Register
-from photon.state.view import ReadOffsets, read_offsets
+from photon.state.database import StateUnavailable
+from photon.state.unread_logs import acknowledged_files, unread_now
+from photon.state.view import ReadOffsets, read_offsets, view_state
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.columns import BATCH_TABLES, TABLE_COLUMNS, TableName
 from photon.storage.damaged_files import refuse_incomplete
@@ -36,7 +39,7 @@ from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.verification.kept import FORMAT, Kept, read_kept
-from photon.verification.report import MOST_EXAMPLES, Example, Finding
+from photon.verification.report import MOST_EXAMPLES, Example, Finding, Unverified
 from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
 from photon.verification.tasks import NO_PLAN
@@ -184,10 +187,31 @@ class Scope:
             if tracked.state == "open" and tracked.offset_bytes < _size_bytes(tracked, logs)
         }
 
+    def never_read(self, datacenter: str) -> list[Unverified]:
+        """Files that are there, or went, and no record of which was ever read (protocol D11).
+
+        Those of the state and of an own look, but for those that somebody has acknowledged.
+        """
+        folder = self.pipeline.datacenters[datacenter].state
+        if self.read_offsets[datacenter].epoch is None:
+            return []
+        now_us = SystemClock().now_us()
+        with suppress(StateUnavailable):
+            view = view_state(folder, now_us)
+            known = acknowledged_files(folder)
+            gone = [one for one in view.unread if one.state == "gone" and one.identity not in known]
+            found = [*gone, *unread_now(self.pipeline, datacenter, view, now_us)]
+            return [Unverified(one.shown, one.side, one.size_bytes, one.reason) for one in found]
+        return []
+
     def notes(self, datacenter: str) -> list[str]:
         """Why a datacenter can't be fully verified, or joins nothing, in words."""
         problem = self.read_offsets[datacenter].problem
-        return [*([problem] if problem else []), *self.not_written.get(datacenter, ())]
+        folder = self.pipeline.datacenters[datacenter].state
+        known = acknowledged_files(folder)
+        given_up = [one for one in self.read_offsets[datacenter].unread if one.identity in known]
+        notes = [f"{one.shown} is not read, as somebody acknowledged: {one.reason}" for one in given_up]
+        return [*([problem] if problem else []), *notes, *self.not_written.get(datacenter, ())]
 
     def findings(self, datacenter: str) -> list[Finding]:
         """Name what is wrong before any record is read: all rows are gone, or ids are none."""

@@ -8,15 +8,21 @@ import pytest
 
 from photon.dispatcher.log_reader import LogReader
 from photon.logs.files import Side
+from photon.logs.unread_files import UnreadFile
 from photon.process.clock import MICROSECONDS
-from photon.state.completeness.published import published
+from photon.state.completeness.published import last_said
 from tests.simulation.world import NOON_US, World, assert_counts
 
 LIMITS = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}"
 
 
 def lacking(patch: pytest.MonkeyPatch, lacks: Side | None) -> None:
-    patch.setattr(LogReader, "lacks_objects", lambda self, side: side == lacks)
+    one = UnreadFile(lacks or "primary", "one", "file", 1, 1, 1, 1, b"", "no", 0)
+
+    def unread(self: LogReader, side: Side | None = None) -> tuple[UnreadFile, ...]:
+        return (one,) if lacks is not None and side in (None, lacks) else ()
+
+    patch.setattr(LogReader, "unread", unread)
 
 
 @pytest.mark.parametrize(("lacks", "pending"), [("primary", 1), (None, 0)])
@@ -34,12 +40,14 @@ def test_events_are_given_up_only_while_all_primary_objects_can_be_read(
     assert_counts(counts, pending=pending, unjoinable=1 - pending)
 
 
-@pytest.mark.parametrize(("lacks", "is_said"), [("foreign", False), (None, True)])
-def test_completeness_is_told_only_while_all_foreign_objects_can_be_read(
-    world: World, monkeypatch: pytest.MonkeyPatch, lacks: Side | None, is_said: bool
+@pytest.mark.parametrize("lacks", ["foreign", "primary", None])
+def test_a_time_of_completeness_is_told_only_while_all_objects_can_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, lacks: Side | None
 ) -> None:
     lacking(monkeypatch, lacks)
     world.events("c1")
     world.join()
     lake = world.pipeline.datacenters["east"].lake
-    assert (published(lake) is not None) == is_said
+    said = last_said(lake)
+    assert said is not None
+    assert (said.complete_up_to_us is None) == (lacks is not None)

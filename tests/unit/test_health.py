@@ -295,7 +295,7 @@ def test_files_that_are_passed_over_are_a_warning_that_names_three_of_them(pipel
     assert "; ".join([*files[:3], "and 2 more"]) in verdict.says
 
 
-def test_a_look_finds_the_file_that_reading_passes_over_and_no_half_line(tmp_path: Path) -> None:
+def test_a_look_finds_the_file_that_is_not_read_and_no_half_line(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.events("c1")
     world.join()
@@ -303,8 +303,11 @@ def test_a_look_finds_the_file_that_reading_passes_over_and_no_half_line(tmp_pat
     (clicks / "half.jsonl").write_bytes(b'{"id": ')
     assert look_at(world.pipeline, "east", world.clock.now_us()).passed_over == ()
     (clicks / "old.jsonl").write_bytes(b'{"id": "c2"}\r{"id": "c3"}\r')
-    (only,) = look_at(world.pipeline, "east", world.clock.now_us()).passed_over
-    assert only == "clicks/old.jsonl: its lines end with CR alone; expected LF or CR LF"
+    (only,) = look_at(world.pipeline, "east", world.clock.now_us()).unread_files
+    assert (only.path, only.reason) == (
+        "clicks/old.jsonl",
+        "its lines end with CR alone; expected LF or CR LF",
+    )
 
 
 def test_no_log_is_opened_where_the_dispatcher_knows_all_files(

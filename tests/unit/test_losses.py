@@ -194,6 +194,7 @@ def test_the_object_says_whether_it_was_a_dry_run(pipeline: Pipeline, dry_run: b
         "may_be_lost": {},
         "bytes": 60,
         "may_be_lost_bytes": 0,
+        "unread": [],
         "counts": {},
     }
 

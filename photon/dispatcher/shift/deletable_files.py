@@ -11,6 +11,7 @@ import numpy as np
 from photon.event_store.interface import index_folder
 from photon.event_store.segments import SegmentDamaged, open_segment
 from photon.logs.files import TrackedFile
+from photon.logs.unread_files import UnreadFile
 from photon.state.completeness.estimate import Completeness
 from photon.state.database import StateReader
 from photon.state.plan import PlanContent
@@ -54,13 +55,17 @@ def deletable(
     now_us: int,
     idle_us: int,
     looked: LookedForUnmatched | None = None,
+    unread: Collection[UnreadFile] = (),
 ) -> Sequence[TrackedFile]:
     """The files that are read to their ends, have not grown for `idle_us`, and whose time is complete.
 
     Not those that are `needed`, by number: of an open or requeued plan, with a waiting record or the primary
     of one. That is known, whatever the clocks say. `said`: of this epoch; without it nothing is. `looked`:
-    None: nobody looks for unmatched primaries.
+    None: nobody looks for unmatched primaries. While files of either log are `unread`, none is: what is in
+    them may need any other.
     """
+    if unread:
+        return []
     return [
         tracked
         for tracked in files

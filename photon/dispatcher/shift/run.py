@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from photon.dispatcher.batch_tools import BatchTools
 from photon.dispatcher.completion import Superseded
@@ -42,6 +43,7 @@ from photon.join.tasks import LocalRunner
 from photon.logs.columns import check_columns
 from photon.logs.folders import log_folder
 from photon.logs.tailing.open_files import OpenFiles
+from photon.logs.unread_files import UnreadFile, unread_as_dict
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS, SystemClock, microseconds
@@ -80,12 +82,14 @@ class ShiftResult:
     seconds: float
     events_before: int  # primary and foreign ones that earlier shifts of the epoch had read
     ended: Ended
+    unread: tuple[UnreadFile, ...] = ()  # files of the logs that are there and were not read
 
-    def as_dict(self) -> dict[str, float]:
-        """The equation, seconds, and events (of both kinds) read per second in this shift."""
+    def as_dict(self) -> dict[str, Any]:
+        """The equation, seconds, events (of both kinds) read per second in this shift, and unread files."""
         read = self.counts.foreign + self.counts.primary - self.events_before
         rate = round(read / self.seconds, 1) if self.seconds > 0 else 0.0
-        return {**self.counts.as_dict(), "seconds": round(self.seconds, 3), "events_per_second": rate}
+        speed = {"seconds": round(self.seconds, 3), "events_per_second": rate}
+        return {**self.counts.as_dict(), **speed, **unread_as_dict(self.unread)}
 
 
 def prepare(pipeline: Pipeline, callbacks: Callbacks | None = None) -> None:
@@ -223,7 +227,8 @@ class Shift:
                 ended = end.why or ("idle" if self.limits.idle is not None else "done")
                 seconds = (clock.now_us() - began_us) / MICROSECONDS
                 counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
-                result = ShiftResult(counts, seconds, events_before, ended)
+                unread = dispatcher.reader.unread()
+                result = ShiftResult(counts, seconds, events_before, ended, unread)
                 return result, dispatcher.reader.signature
 
     @property

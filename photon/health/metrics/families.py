@@ -137,6 +137,16 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         _of_counts(known, "not_compared"),
     )
     yield gauge(
+        "unread_files",
+        "Log files that are there and can't be read, and nobody has acknowledged it.",
+        _of_each(known, lambda one: len(one.facts.unread_files)),
+    )
+    yield gauge(
+        "unread_file_bytes",
+        "The stored bytes of these files.",
+        _of_each(known, lambda one: sum(file.size_bytes for file in one.facts.unread_files)),
+    )
+    yield gauge(
         "open_loss_bytes",
         "Bytes of logs that went away before they were read, and nobody has acknowledged it.",
         _of_each(known, lambda one: one.facts.lost.bytes),

@@ -34,6 +34,7 @@ class Look:
     # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
     unfinished: set[str] = field(default_factory=set)
     without_record: set[str] = field(default_factory=set)  # paths of files that hold none yet: all is read
+    half: set[str] = field(default_factory=set)  # paths of files whose first line is not whole yet
     awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
     missing: set[int] = field(default_factory=set)
     vanished: list[TrackedFile] = field(default_factory=list)

@@ -61,7 +61,6 @@ from photon.process.clock import MICROSECONDS, microseconds
 # Which new files are numbered first, by whether they are compressed, and matched by the pattern: each is
 # compared with those before it, for a log and its copy may both be new.
 ORDER_OF_NEW = ((False, True), (False, False), (True, True), (True, False))
-HALF_A_LINE = "its first line is not whole yet"
 LISTED_ONLY = "it is listed and not there: it was removed before it was read, or its key ends with a slash"
 
 
@@ -92,7 +91,7 @@ class LogTail:
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips, log.encoding)
         self.set_aside = UnreadableObjects()
-        self._unread = UnreadSight(side, log.files, self._contents, self._idle_us)
+        self._unread = UnreadSight(side, log.files, self._contents)
         self.seen = Scan()  # files that the last look saw
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
@@ -150,6 +149,8 @@ class LogTail:
         look.problems += [p for number, p in self._failed_cuts.items() if number in look.present]
         look.problems += vanished_folders(look.files.values(), found)
         sight = None if found.is_away else self._unread.sight(look, found, self._known, self._copies)
+        made = {one.path for one in sight.unread if one.is_copy_so_far} if sight is not None else set()
+        look.problems = [one for one in look.problems if one.path not in made]  # each rotation makes some
         return Observation(
             {number: look.files[number] for number in look.changed},
             self._backlog(look),
@@ -353,7 +354,7 @@ class LogTail:
             self._remember(look, found, look.next_number)
             look.next_number += 1
         elif is_half:
-            look.withhold(found, FileProblem(found.path, HALF_A_LINE))
+            look.half.add(found.path)
         else:
             look.without_record.add(found.path)
 

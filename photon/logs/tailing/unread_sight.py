@@ -14,16 +14,16 @@ from photon.logs.files import Side, TrackedFile
 from photon.logs.source import UNREADABLE, hash_bytes
 from photon.logs.tailing.contents import Contents
 from photon.logs.tailing.observation import Look
-from photon.logs.unread_files import BEING_LOOKED_AT, HEAD_BYTES, Sight, UnreadFile
+from photon.logs.unread_files import BEING_LOOKED_AT, HALF_A_LINE, HEAD_BYTES, Sight, UnreadFile
 
 
 class UnreadSight:
     """Sees the unread files of one log, and remembers what it found of each as it is."""
 
-    def __init__(self, side: Side, pattern: str, contents: Contents, idle_us: int) -> None:
+    def __init__(self, side: Side, pattern: str, contents: Contents) -> None:
         self._side: Side = side
         self._is_match = GlobbedPaths(pattern).match
-        self._contents, self._idle_us = contents, idle_us
+        self._contents = contents
         self._heads: dict[FoundFile, bytes] = {}
 
     def sight(
@@ -49,15 +49,17 @@ class UnreadSight:
     def _unread_of(self, look: Look, left: Iterable[FoundFile]) -> Iterator[UnreadFile]:
         present = {look.files[number].file.path: look.files[number] for number in look.present}
         known = {(one.file.inode, one.file.path): one for one in look.files.values() if one.state == "open"}
-        reasons = {problem.path: problem.reason for problem in look.problems}
+        reasons = dict.fromkeys(look.half, HALF_A_LINE)
+        reasons |= {problem.path: problem.reason for problem in look.problems}
         for file in left:
             tracked = known.get((file.inode, file.path))
             unread_bytes = file.size_bytes if tracked is None else _grown_bytes(tracked, file)
             if unread_bytes:
-                is_copy = self._is_copy_so_far(look, file, present.get(strip_gz(file.path)))
+                reason = reasons.get(file.path, BEING_LOOKED_AT)
+                is_copy = self._is_copy_so_far(look, file, present.get(strip_gz(file.path)), reason)
                 yield UnreadFile(
                     self._side, file.path, "file", file.inode, unread_bytes, file.changed_ns,
-                    file.modified_ns, self._head_of(file), reasons.get(file.path, BEING_LOOKED_AT),
+                    file.modified_ns, self._head_of(file), reason,
                     look.now_us, is_copy_so_far=is_copy,
                 )  # fmt: skip
 
@@ -73,11 +75,11 @@ class UnreadSight:
         place = one.path, one.kind, one.inode
         return UnreadFile(self._side, *place, 0, one.changed_ns, 0, b"", one.reason, now_us)
 
-    def _is_copy_so_far(self, look: Look, file: FoundFile, log: TrackedFile | None) -> bool:
+    def _is_copy_so_far(self, look: Look, file: FoundFile, log: TrackedFile | None, reason: str) -> bool:
         """Whether it is a gzip file that is being made of the log of its name, which is there as well."""
         if log is None or not file.compressed or log.file.compressed:
             return False
-        is_written = abs(look.now_us - file.modified_ns // 1000) <= self._idle_us
+        is_written = file.path in look.unfinished or reason == BEING_LOOKED_AT
         return is_written and self._contents.is_copy_so_far(file, log.file)
 
     def _head_of(self, file: FoundFile) -> bytes:

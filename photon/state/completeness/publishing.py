@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from photon.errors import FormatTooNew
-from photon.logs.unread_files import UnreadFile
+from photon.logs.unread_files import MOST_NAMED, UnreadFile
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.state.completeness.arrivals import Arrivals, Ints
@@ -20,7 +20,6 @@ from photon.state.completeness.published import publish, published
 EVERY_US = 10 * MICROSECONDS
 # Records of so much event time are counted for the share: older ones are decided, or not of use.
 KEPT_MINUTES = 24 * 60
-MOST_UNREAD_NAMED = 20  # files; all are counted
 RETRY_US = 60 * MICROSECONDS  # after the lake took nothing
 
 log = logging.getLogger(__name__)
@@ -121,7 +120,7 @@ class Publisher:
 
 
 def _named(unread: Sequence[UnreadFile]) -> tuple[str, ...]:
-    return tuple(f"{one.side} log: {one.shown}: {one.reason}" for one in unread[:MOST_UNREAD_NAMED])
+    return tuple(f"{one.side} log: {one.shown}: {one.reason}" for one in unread[:MOST_NAMED])
 
 
 def _held_back(said: Completeness, before: Completeness | None) -> Completeness:

@@ -235,8 +235,9 @@ class Simulation:
         An epoch that began since then has never seen them: what it can't know it does not tell.
         """
         moved_in = self.writers.out_of_sight.get(datacenter, set())
-        state = view_state(self.site.pipeline.datacenters[datacenter].state, self.site.now_us)
-        return bool(moved_in) and (bool(losses_of(state)) or not moved_in <= {state.epoch})
+        folder = self.site.pipeline.datacenters[datacenter].state
+        state = view_state(folder, self.site.now_us)
+        return bool(moved_in) and (bool(losses_of(state, folder)) or not moved_in <= {state.epoch})
 
 
 def simulate(seed: int, focus: Sequence[str] = ()) -> str | None:

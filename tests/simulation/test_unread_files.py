@@ -1,0 +1,233 @@
+"""Nothing is given up, complete or deletable while a file is there that matches and can't be read (D11)."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher.log_reader import opened_logs
+from photon.dispatcher.shift.deletable_files import deletable
+from photon.process.clock import MICROSECONDS
+from photon.releases.copies import latest
+from photon.state.completeness.published import last_said
+from photon.state.losses import losses_of, open_losses, plan_acknowledgement
+from photon.state.view import StateView, view_state
+from photon.unmatched.deciding import Sight, due
+from tests.simulation.world import NOON_US, World, assert_counts
+
+SOON = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}"
+
+
+def place_of(world: World, kind: str, name: str) -> Path:
+    """Where a world writes a log of east."""
+    world.log("east", kind, file=f"{kind}-place.jsonl")
+    found = next(Path(world.folder).rglob(f"{kind}-place.jsonl"))
+    found.unlink()
+    return found.with_name(name)
+
+
+def taken_out(world: World, kind: str) -> tuple[Path, bytes]:
+    """The log that was just written, as gzip, with its plain file gone."""
+    log = place_of(world, kind, "a.jsonl")
+    whole = gzip.compress(log.read_bytes(), mtime=0)
+    log.unlink()
+    return log.with_name("b.jsonl.gz"), whole
+
+
+def hold(world: World, kind: str, *events: str) -> tuple[Path, bytes]:
+    """Write a log of these events as half a gzip file; the place and all of its bytes."""
+    if kind == "clicks":
+        world.clicks(*((each, "q1") for each in events))
+    else:
+        world.queries(*events)
+    place, whole = taken_out(world, kind)
+    place.write_bytes(whole[: len(whole) // 2])
+    return place, whole
+
+
+def view_of(world: World) -> StateView:
+    return view_state(world.state(), world.clock.now_us())
+
+
+def may_be_deleted(world: World) -> list[str]:
+    view = view_of(world)
+    reader = opened_logs(world.pipeline, "east", view, world.clock.now_us())
+    said = last_said(world.pipeline.datacenters["east"].lake)
+    found = deletable(reader.files.values(), (), said, world.clock.now_us(), 0, unread=reader.unread())
+    return [one.file.path for one in found]
+
+
+def test_no_log_may_be_deleted_while_half_a_gzip_file_may_need_it(world: World) -> None:
+    world.queries("q1")
+    place, whole = hold(world, "clicks", "c1")
+    world.clicks(("c2", "q1"))
+    world.join()
+    world.clock.advance(3_600)
+    world.join()
+    assert may_be_deleted(world) == []
+    assert last_said(world.pipeline.datacenters["east"].lake).unread == 1
+    place.write_bytes(whole)
+    assert_counts(world.join().counts, joined=2, unjoinable=0)
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("mode", ["until_idle", "complete"])
+def test_no_click_is_given_up_while_its_primary_is_in_a_file_that_is_not_read(
+    tmp_path: Path, mode: str
+) -> None:
+    world = World(tmp_path, more=SOON)
+    place, whole = hold(world, "queries", "q1")
+    world.clicks(("c1", "q1"))
+    for seconds in (1, 60, 120):
+        world.queries(f"other{seconds}", at_us=NOON_US + seconds * MICROSECONDS)
+        world.join(mode=mode)
+        world.clock.advance(60)
+    assert_counts(world.join(mode=mode).counts, pending=1, unjoinable=0)
+    place.write_bytes(whole)
+    assert_counts(world.join(mode=mode).counts, pending=0, joined=1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_no_click_is_given_up_while_its_primary_is_in_a_file_of_mode_000(tmp_path: Path) -> None:
+    world = World(tmp_path, more=SOON)
+    world.queries("q1")
+    log = place_of(world, "queries", "a.jsonl")
+    log.chmod(0)
+    world.clicks(("c1", "q1"))
+    world.join()
+    world.clock.advance(60)
+    assert_counts(world.join(mode="complete").counts, pending=1)
+    log.chmod(0o644)
+    assert_counts(world.join(mode="complete").counts, joined=1)
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_holds_as_a_file_does(tmp_path: Path) -> None:
+    world = World(tmp_path, more=SOON)
+    world.queries("q1")
+    log = place_of(world, "queries", "a.jsonl")
+    disk = tmp_path / "disk.jsonl"
+    log.rename(disk)
+    data = disk.read_bytes()
+    disk.unlink()
+    log.symlink_to(disk)
+    world.clicks(("c1", "q1"))
+    assert_counts(world.join(mode="complete").counts, pending=1)
+    disk.write_bytes(data)
+    assert_counts(world.join(mode="complete").counts, joined=1)
+
+
+def test_an_end_that_was_said_is_taken_back_and_releases_say_how_many_files_are_not_read(
+    world: World,
+) -> None:
+    world.events("c1")
+    world.join(mode="complete")
+    lake = world.pipeline.datacenters["east"].lake
+    assert last_said(lake).is_final
+    up_to_us = last_said(lake).complete_up_to_us
+    place, whole = hold(world, "clicks", "c2")
+    world.clock.advance(60)
+    world.join(mode="complete")
+    said = last_said(lake)
+    assert (said.is_final, said.unread) == (False, 1)
+    assert "b.jsonl.gz" in said.unread_named[0]
+    assert said.complete_up_to_us == up_to_us
+    assert latest(lake).parts["east"].unread == 1
+    place.write_bytes(whole)
+    world.clock.advance(60)
+    world.join(mode="complete")
+    assert last_said(lake).is_final
+    assert latest(lake).parts["east"].unread == 0
+
+
+def test_no_primary_is_unmatched_while_a_click_on_it_may_be_in_a_file_that_is_not_read(
+    world: World,
+) -> None:
+    world.events("c1")
+    world.join(mode="complete")
+    lake = world.pipeline.datacenters["east"].lake
+    hold(world, "clicks", "c2")  # nothing joins any more: an own look sees it
+    view, release = view_of(world), latest(lake)
+    now_us = world.clock.now_us()
+    unread = opened_logs(world.pipeline, "east", view, now_us).unread()
+    sight = Sight("east", 1, now_us, 0, release, last_said(lake), view.watermark_us, True, unread)
+    found = due(sight)
+    assert found.up_to_us is None
+    assert "b.jsonl.gz" in found.because
+
+
+def test_entries_outlive_their_process(world: World) -> None:
+    world.events("c1")
+    hold(world, "clicks", "c2")
+    world.join()
+    (before,) = view_of(world).unread
+    world.forget()
+    world.clock.advance(60)
+    world.join()
+    assert view_of(world).unread == (before,)
+
+
+def test_an_acknowledged_file_holds_nothing_is_lost_bytes_and_joins_when_it_can_be_read(
+    world: World,
+) -> None:
+    place, whole = hold(world, "queries", "q1")
+    world.clicks(("c1", "q1"))
+    world.join()
+    plan = plan_acknowledgement(world.state(), world.clock.now_us())
+    assert any("b.jsonl.gz" in name for name in plan.names)
+    plan.apply()
+    view = view_of(world)
+    lost = losses_of(view, world.state())
+    assert lost.unread_bytes == len(whole) // 2
+    assert not open_losses(world.state(), view)
+    assert_counts(world.join(mode="complete").counts, unjoinable=1)
+    place.write_bytes(whole)
+    assert_counts(world.join(mode="complete").counts, joined=1, unjoinable=0)
+    assert losses_of(view_of(world), world.state()).unread_bytes == 0
+
+
+def test_an_acknowledged_file_that_changes_holds_again(world: World) -> None:
+    world.queries("q1")
+    place, whole = hold(world, "clicks", "c1")
+    world.join()
+    plan_acknowledgement(world.state(), world.clock.now_us()).apply()
+    reader = opened_logs(world.pipeline, "east", view_of(world), world.clock.now_us())
+    assert reader.unread() == ()
+    place.write_bytes(whole[: len(whole) // 2 + 3])
+    world.join()
+    assert len(opened_logs(world.pipeline, "east", view_of(world), world.clock.now_us()).unread()) == 1
+
+
+def test_a_file_that_goes_unread_is_a_loss(world: World) -> None:
+    world.events("c1")
+    place, whole = hold(world, "clicks", "c2")
+    world.clicks(("c1", "q1"))
+    world.join()
+    place.unlink()
+    for _ in range(3):
+        world.join()
+    view = view_of(world)
+    assert open_losses(world.state(), view).unread_bytes == len(whole) // 2
+    assert opened_logs(world.pipeline, "east", view, world.clock.now_us()).unread() == ()
+
+
+def test_a_pipe_is_named_and_holds_nothing_back(world: World) -> None:
+    world.events("c1")
+    os.mkfifo(place_of(world, "clicks", "pipe.jsonl"))
+    assert_counts(world.join(mode="complete").counts, joined=1)
+    reader = opened_logs(world.pipeline, "east", view_of(world), world.clock.now_us())
+    assert reader.unread() == ()
+    assert "pipe.jsonl" in reader.passed_over["foreign"][0].path
+
+
+def test_a_pipe_that_takes_the_place_of_a_log_blocks_nobody(world: World) -> None:
+    world.queries("q1")
+    world.clicks(("c1", "q1"), ("c2", "unread"))
+    world.join()
+    log = place_of(world, "clicks", "a.jsonl")
+    log.unlink()
+    os.mkfifo(log)
+    world.clock.advance(3_600)
+    world.join()
