@@ -43,7 +43,17 @@ ROW_COLUMNS = pa.schema(
     ]
 )
 DATE_COLUMN = "_event_date"  # the UTC date of `_event_time`, by which tables are partitioned
-RESERVED_COLUMNS = (*ROW_COLUMNS.names, DATE_COLUMN)
+OWN_COLUMNS = (*ROW_COLUMNS.names, DATE_COLUMN)  # of the tables of joined rows
+# Beside rows while they are read; `__filename` and `_metadata` are pyarrow's and Spark's names for such.
+FILE_COLUMN, ROW_NUMBER_COLUMN = "_photon_file", "_photon_row"
+# No column of a log or an adapter may have one of these names: each is put beside rows somewhere.
+RESERVED_COLUMNS = (
+    *OWN_COLUMNS,
+    *("_release", "_change_type"),  # of a change feed, Photon's and Delta's
+    *("_commit_version", "_commit_timestamp"),  # of Delta's
+    *("__filename", "_metadata", FILE_COLUMN, ROW_NUMBER_COLUMN),
+)
+RESERVED_PREFIX = "_photon_"  # all names that begin so are reserved too
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class Adapter:
         """The joined rows of pairs: row i of `foreign` goes with row i of `primary`.
 
         A table has one row a pair, in order; `Adapted` leaves out the pairs that are filtered.
-        Column names beginning with those of `RESERVED_COLUMNS` are not for adapters.
+        Names that `is_reserved` are not for adapters.
         """
         return merge(foreign, primary, self.primary_prefix)
 
@@ -87,20 +97,21 @@ class Adapter:
 def merge(foreign: pa.Table, primary: pa.Table, prefix: str = PRIMARY_PREFIX) -> pa.Table:
     """Keeps all columns of both records: foreign ones under their names, primary ones behind the prefix.
 
-    A foreign column with one of Photon's own names, or one that begins with the prefix, gets `foreign_`.
+    A foreign column with a reserved name, or one that begins with the prefix, gets `foreign_`.
     """
-    names = [_foreign_name(name, prefix) for name in foreign.column_names]
+    names = [foreign_name(name, prefix) for name in foreign.column_names]
     names += [prefix + name for name in primary.column_names]
     if not names:
         raise ValueError("neither the foreign nor the primary events have a column; expected at least one")
     return pa.table([*foreign.columns, *primary.columns], names=names)
 
 
-def _foreign_name(name: str, prefix: str) -> str:
+def foreign_name(name: str, prefix: str = PRIMARY_PREFIX) -> str:
+    """The name of a foreign log's column in rows."""
     own = same_column(name)
     while own.startswith(FOREIGN_PREFIX):  # or two names would become one
         own = own.removeprefix(FOREIGN_PREFIX)
-    is_free = own not in RESERVED_COLUMNS and not own.startswith(prefix.lower())
+    is_free = not is_reserved(own) and not own.startswith(prefix.lower())
     return name if is_free else FOREIGN_PREFIX + name
 
 
@@ -183,6 +194,12 @@ def stored_name(name: str) -> str:
 def same_column(name: str) -> str:
     """Return a form that two names share if a table takes them for one column."""
     return stored_name(name).lower()
+
+
+def is_reserved(name: str) -> bool:
+    """Whether no column of a log may be stored under this name."""
+    own = same_column(name)
+    return own in RESERVED_COLUMNS or own.startswith(RESERVED_PREFIX)
 
 
 @lru_cache(1024)

@@ -228,6 +228,7 @@ def _nothing_joins(trial: Trial, found: Guess) -> str:
 
 
 def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Trial) -> str:
+    from photon.adapters import foreign_name
     from photon.profile.column_types import decimal_commas
 
     lines = [text, *map(str, found.findings), ""]
@@ -237,6 +238,11 @@ def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Tria
         f"{sample.side}: {name} has decimal commas, and stays text: an adapter makes numbers of them"
         for sample in samples
         for name in decimal_commas(sample)
+    ]
+    lines += [
+        f"foreign: column {name} is stored as {foreign_name(name)}, since Photon uses such names"
+        for name in samples[1].columns
+        if foreign_name(name) != name
     ]
     conflicting = f" ({trial.conflicting:,} of them with other content)" if trial.conflicting else ""
     whole = "" if trial.primary.is_whole else "; others may be in what was not read"

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from photon.adapters import RESERVED_COLUMNS, Adapted, Adapter, rows_without_columns
+from photon.adapters import Adapted, Adapter, is_reserved, rows_without_columns
 from photon.adapters.user_modules import load_module
 from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
@@ -332,7 +332,7 @@ def checked_mask(mask: object, rows: int, what: str) -> pa.BooleanArray:
 def check_names(names: Sequence[str]) -> None:
     """Raise AdapterMisbehaved for a reserved name. `fit` has made all names different."""
     for name in names:
-        if name.lower() in RESERVED_COLUMNS:
+        if is_reserved(name):
             raise AdapterMisbehaved(f"combine returned column {name!r}, which is Photon's own; rename it")
 
 

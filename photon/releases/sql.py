@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from photon.adapters import DATE_COLUMN
+from photon.adapters import DATE_COLUMN, FILE_COLUMN
 from photon.pipeline.location import Location
 from photon.releases.file_system import ReleaseFileSystem
 from photon.releases.release import Release
@@ -40,8 +40,6 @@ CLOSED = {
     "allow_community_extensions": False,
     "python_enable_replacements": False,
 }
-# DuckDB's name for the file of a row. No column of an event begins with one of Photon's own names.
-_FILE = f"{DATE_COLUMN}_file"
 _EPOCH = "TRY_CAST(_epoch AS BIGINT)"
 _OFFSET = "split_part(_occurrence, ':', -1)"
 _IS_MATCHED = "EXISTS (SELECT 1 FROM joined WHERE joined._primary_id = {}.primary_id)"
@@ -233,9 +231,9 @@ def _schema_of_files(types: dict[str, str]) -> str:
 
 
 def _of_files(pattern: str, schema: str, columns: Sequence[str], has_day: bool, condition: str | None) -> str:
-    day = f"CAST(parse_filename({_FILE}) AS DATE)" if has_day else "NULL::DATE"
+    day = f"CAST(parse_filename({FILE_COLUMN}) AS DATE)" if has_day else "NULL::DATE"
     rows = (
-        f"read_parquet({_text(pattern)}, schema = {schema}, filename = {_text(_FILE)}, "
+        f"read_parquet({_text(pattern)}, schema = {schema}, filename = {_text(FILE_COLUMN)}, "
         "hive_partitioning = false)"
     )
     found = ", ".join(

@@ -6,11 +6,11 @@ theirs, so that no rebuild takes them away and no verification calls them wrong.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import pyarrow as pa
 
-from photon.adapters import RESERVED_COLUMNS, same_column
+from photon.adapters import FOREIGN_PREFIX, OWN_COLUMNS, is_reserved, same_column
 
 MARK = b"photon.added"
 
@@ -41,6 +41,14 @@ def columns_to_add(there: pa.Schema, rows: Iterable[pa.Schema], table: object) -
     return new, respelled
 
 
+def stored_elsewhere(new: Iterable[pa.Field]) -> Iterator[str]:
+    """Say which of these columns is a log's that has a name of Photon's."""
+    for field in new:
+        name = field.name.removeprefix(FOREIGN_PREFIX)
+        if name != field.name and is_reserved(name):
+            yield f"the log's column {name} is stored as {field.name}: Photon has one of that name"
+
+
 def marked(field: pa.Field) -> pa.Field:
     """A column that is about to be added, as Photon's own."""
     return field.with_metadata({**(field.metadata or {}), MARK: b"true"})
@@ -51,7 +59,5 @@ def columns_of_people(schema: pa.Schema, made: Collection[str]) -> list[str]:
     return [
         field.name
         for field in schema
-        if field.name not in RESERVED_COLUMNS
-        and field.name not in made
-        and MARK not in (field.metadata or {})
+        if field.name not in OWN_COLUMNS and field.name not in made and MARK not in (field.metadata or {})
     ]

@@ -6,6 +6,7 @@ tasks name, together with (app id, batch).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -43,10 +44,12 @@ from photon.storage.delta import (
     partitions_of,
 )
 from photon.storage.output_files import OutputFile, add_action, stats_columns, write_rows
-from photon.storage.own_columns import columns_to_add
+from photon.storage.own_columns import columns_to_add, stored_elsewhere
 from photon.storage.store import store_of
 from photon.storage.table_features import Expected, expected
 from photon.tokens import Occurrence, PlanKey, Token
+
+log = logging.getLogger(__name__)
 
 # How the table answers for a token. "no row": none will come; "undecided": its batch is not yet committed.
 RowStatus = Literal["row", "no row", "undecided"]
@@ -425,6 +428,8 @@ class OutputTable:
             try:
                 if new:
                     handle.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
+                    for sentence in stored_elsewhere(new):
+                        log.info("%s", sentence)
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.folder}: adding columns: {error}") from error
         if respelled:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.adapters import same_column, stored_name
+from photon.adapters import PRIMARY_PREFIX, is_reserved, same_column, stored_name
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.logs import LogsEventStore
 from photon.logs.columns import ARROW_TYPES, parse_columns
@@ -98,7 +98,8 @@ class LineReading:
         found: dict[str, pa.Array] = {}
         parsed, place = self._parsed(events, files, looked)
         for name in self.columns:
-            declared = pa.field(stored_name(name), ARROW_TYPES[self.log.columns.get(name, "string")])
+            safe = f"{PRIMARY_PREFIX}{name}" if is_reserved(name) else name
+            declared = pa.field(stored_name(safe), ARROW_TYPES[self.log.columns.get(name, "string")])
             kept = there.get(same_column(declared.name), declared)
             parts = []
             for table in parsed:

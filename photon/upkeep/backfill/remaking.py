@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from photon.adapters import ROW_COLUMNS
+from photon.adapters import FILE_COLUMN, ROW_COLUMNS, ROW_NUMBER_COLUMN
 from photon.join.adapting import RawRecords, adapt_pairs, skip_records
 from photon.logs.files import Side
 from photon.logs.formats.times import parse_event_times, style_of, time_texts
@@ -67,7 +67,7 @@ def remake(piece: Piece, context: RemakeContext) -> Remade:
 
 
 def _slices(piece: Piece, context: RemakeContext) -> Iterator[pa.Table]:
-    """The rows of a piece with the table's columns, and where each one is: `file`, its number, and `row`.
+    """The rows of a piece with the table's columns, and where each one is: its file's number, and its own.
 
     At most `piece_rows` at once: a row group that compaction wrote may be many times that.
     """
@@ -79,8 +79,8 @@ def _slices(piece: Piece, context: RemakeContext) -> Iterator[pa.Table]:
             for batch in file.iter_batches(context.piece_rows, list(part.groups)):
                 table = _as_schema(pa.Table.from_batches([batch]), context.row_schema)
                 count = table.num_rows
-                table = table.append_column("file", pa.repeat(pa.scalar(number, pa.int64()), count))
-                tables.append(table.append_column("row", pa.array(np.arange(row, row + count))))
+                table = table.append_column(FILE_COLUMN, pa.repeat(pa.scalar(number, pa.int64()), count))
+                tables.append(table.append_column(ROW_NUMBER_COLUMN, pa.array(np.arange(row, row + count))))
                 row += count
                 # Untouched rows are written again only of a partial piece: no other may be cut.
                 if piece.partial:
@@ -131,7 +131,7 @@ class _Remaking:
         if self.piece.second_rows:
             wanted = {(path, row) for path, row in self.piece.second_rows}
             paths = [part.path for part in self.piece.parts]
-            files, rows = self.rows["file"].to_numpy(), self.rows["row"].to_numpy()
+            files, rows = (self.rows[name].to_numpy() for name in (FILE_COLUMN, ROW_NUMBER_COLUMN))
             for number, path in enumerate(paths):
                 of_file = [row for name, row in wanted if name == path]
                 found |= (files == number) & np.isin(rows, of_file)
@@ -236,7 +236,9 @@ class _Remaking:
             [*own.columns, *made.table.columns, *kept.columns],
             names=[*own.column_names, *made.table.column_names, *kept.column_names],
         )
-        self.changed[self.fresh_rows] = differs(old.drop_columns(["file", "row"]), self.fresh)
+        self.changed[self.fresh_rows] = differs(
+            old.drop_columns([FILE_COLUMN, ROW_NUMBER_COLUMN]), self.fresh
+        )
 
     def _keep(self, why: Kept, rows: Ints, tell: bool = True) -> None:
         self.kept[why] = np.append(self.kept.get(why, rows[:0]), rows)
@@ -254,7 +256,7 @@ class _Remaking:
         going = np.zeros(self.rows.num_rows, bool)
         for rows in self.gone.values():
             going[rows] = True
-        files = self.rows["file"].to_numpy()
+        files = self.rows[FILE_COLUMN].to_numpy()
         numbers = np.unique(files[going | self.changed])
         touched = tuple(self.piece.parts[number].path for number in numbers.tolist())
         tally = Tally(
@@ -278,7 +280,7 @@ class _Remaking:
         fresh = np.full(self.rows.num_rows, -1)
         fresh[self.fresh_rows] = np.arange(len(self.fresh_rows))
         place = np.where(fresh[rows] >= 0, self.rows.num_rows + fresh[rows], rows)
-        tables = [self.rows.drop_columns(["file", "row"])]
+        tables = [self.rows.drop_columns([FILE_COLUMN, ROW_NUMBER_COLUMN])]
         if self.fresh is not None:
             tables.append(self.fresh)
         everything = pa.concat_tables(tables, promote_options="default")
@@ -302,8 +304,8 @@ class _Remaking:
                 "at": pa.repeat(pa.scalar(self.context.at_us), len(rows)),
                 "why": pa.repeat(why, len(rows)),
                 "version": pa.repeat(pa.scalar(self.context.version), len(rows)),
-                "file": paths.take(of["file"]),
-                "row": of["row"],
+                "file": paths.take(of[FILE_COLUMN]),
+                "row": of[ROW_NUMBER_COLUMN],
                 **{name: of[name] for name in (*IDENTITY, "_event_time")},
             }
             columns = [values[field.name].cast(field.type) for field in REMOVED_COLUMNS]
