@@ -15,7 +15,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,11 +27,13 @@ from photon.storage.sync import sync as sync_to_disk
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation, Statement
+    from duckdb.sqltypes import DuckDBPyType
 
 MOST_ROWS = 1_000  # that a table shows; the other formats have all
 NO_SCREEN = (120, 24)  # what a pipe is taken for: a time needs 30 columns
 COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet": "FORMAT parquet"}
-WIDE_INTEGERS = ("HUGEINT", "UHUGEINT")
+WIDE_INTEGERS = ("hugeint", "uhugeint")
+NESTED = ("list", "array", "struct", "map", "tuple", "union")
 DOCUMENTS = ("json", "parquet")  # two of them in a row are none
 VIEWS = "Views: joined, unjoined, unmatched, dead_letters, releases"
 HELP = f"""{VIEWS}
@@ -42,7 +44,11 @@ Ctrl-C ends a query, \\q the prompt. Rows are those of one release; begin again 
 PROMPT, MORE = "photon> ", "   ...> "
 
 # As DuckDB calls them. MULTI is a PIVOT that has to look for its columns first.
-QUERIES = ("SELECT", "MULTI", "EXPLAIN")
+SELECT, MULTI, EXPLAIN = "SELECT", "MULTI", "EXPLAIN"
+_BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+_EXPLAINS = re.compile(
+    rf"{_BLANK}EXPLAIN\b{_BLANK}(?:ANALYZE\b{_BLANK})?(?:\(\s*(?:ANALYZE|FORMAT)\b[^)]*\))?", re.I | re.S
+)
 NO_QUERY = (
     "photon sql takes queries: SELECT, FROM, WITH, PIVOT, DESCRIBE, SUMMARIZE, or EXPLAIN of one. "
     "It writes an answer with -o FILE; for tables of your own there is photon.read.duckdb in Python"
@@ -208,11 +214,11 @@ class Session:
             self.answer(query)
 
     def _answer(self, query: Statement) -> None:
-        if query.type.name not in QUERIES:
+        if not self._is_query(query):
             raise WrongUsage(NO_QUERY)
         with ended_by_ctrl_c(self.connection):
             rows = self._rows_of(query)
-            if self.form == "table" and query.type.name == "EXPLAIN":
+            if self.form == "table" and query.type.name == EXPLAIN:
                 say("\n".join(row[-1] for row in rows.fetchall()))
             elif self.form == "table":
                 with io.StringIO() as shown:
@@ -231,6 +237,19 @@ class Session:
             with self.file.open("rb") as made:
                 shutil.copyfileobj(made, out := standard_output())
             out.flush()
+
+    def _is_query(self, query: Statement) -> bool:
+        """Whether a statement asks and changes nothing: what EXPLAIN or a PIVOT stands in can be a table."""
+        import duckdb
+
+        if query.type.name not in (EXPLAIN, MULTI):
+            return query.type.name == SELECT
+        said = without_semicolon(query.query)
+        asked = said[found.end() :] if (found := _EXPLAINS.match(said)) else said
+        try:
+            return len(self.connection.extract_statements(f"FROM ({asked}\n)")) == 1
+        except duckdb.ParserException:
+            return False
 
     def _rows_of(self, query: Statement) -> DuckDBPyRelation:
         import duckdb
@@ -255,13 +274,36 @@ def queries_in(script: str) -> Iterator[str]:
 
 
 def with_exact_integers(rows: DuckDBPyRelation) -> DuckDBPyRelation:
-    """The same rows, sums of integers as decimals: Parquet has no integers of 128 bits, only floats."""
-    names = ['"' + name.replace('"', '""') + '"' for name in rows.columns]
+    """The same rows, sums of integers as decimals: Parquet has no integers of 128 bits, only floats.
+
+    Columns are named by their places, since several may have one name.
+    """
     columns = [
-        f"CAST({name} AS DECIMAL(38, 0)) AS {name}" if str(kind) in WIDE_INTEGERS else name
-        for name, kind in zip(names, rows.types, strict=True)
+        f"CAST(#{place} AS {exact_type(kind)}) AS {_quoted_name(name)}"
+        for place, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), 1)
     ]
     return rows.project(", ".join(columns))
+
+
+def exact_type(kind: DuckDBPyType) -> str:
+    """The type, with decimals for integers of 128 bits at every depth."""
+    if kind.id in WIDE_INTEGERS:
+        return "DECIMAL(38, 0)"
+    if kind.id not in NESTED:
+        return str(kind)
+    parts: list[tuple[str, Any]] = kind.children
+    if kind.id in ("list", "array"):
+        size = f"{parts[1][1]}" if kind.id == "array" else ""
+        return f"{exact_type(parts[0][1])}[{size}]"
+    # A union's first part is its tag. Parts of a tuple have no name.
+    parts = parts[1:] if kind.id == "union" else parts
+    is_named = kind.id in ("struct", "union")
+    kinds = [f"{_quoted_name(name) if is_named else ''} {exact_type(part)}" for name, part in parts]
+    return f"{kind.id}({', '.join(kinds)})"
+
+
+def _quoted_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def nan_as_text(file: Path) -> None:

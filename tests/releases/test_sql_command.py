@@ -302,3 +302,84 @@ def test_both_commands_are_in_a_group_of_the_help() -> None:
     (line,) = (line for line in said.splitlines() if line.startswith("read "))
     assert line.split()[1:3] == ["sql,", "releases"]
     assert isinstance(main, click.Group)
+
+
+WIDE = 9007199254740993  # a float has no such number
+SUM = f"sum({WIDE})"
+NAMES_TWICE = {
+    "SELECT 1 AS a, 2 AS A": [1, 2],
+    "SELECT a.n, b.n FROM (SELECT 1 AS n) AS a, (SELECT 2 AS n) AS b": [1, 2],
+    "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS A": [1, 2, 3, 4],
+    'SELECT 1 AS "q""x", 2 AS "Q""x", 3 AS "#1"': [1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("query", NAMES_TWICE)
+def test_columns_of_one_name_keep_their_own_values_in_each_format(
+    lakes: Lakes, tmp_path: Path, query: str
+) -> None:
+    values = NAMES_TWICE[query]
+    assert photon("sql", query, "-o", "x.parquet").exit_code == 0
+    (row,) = pq.read_table(tmp_path / "x.parquet").to_pylist()
+    assert list(row.values()) == values
+    (row,) = json.loads(photon("sql", query, "--format", "json").stdout)
+    assert list(row.values()) == values
+    lines = photon("sql", query, "--format", "csv").stdout.splitlines()
+    assert lines[1] == ",".join(map(str, values))
+    shown = [line for line in photon("sql", query).stdout.splitlines() if line.startswith("│")]
+    assert [int(cell) for cell in shown[-1].strip("│").split("│")] == values
+
+
+@pytest.mark.parametrize(
+    ("nested", "expected"),
+    [
+        (f"[{SUM}]", [WIDE]),
+        (f"{{'HUGEINT': {SUM}, 'a b': 1}}", {"HUGEINT": WIDE, "a b": 1}),
+        (f"MAP {{1: {SUM}}}", [(1, WIDE)]),
+        (f"MAP {{{SUM}: [{{'x': {SUM}}}]}}", [(WIDE, [{"x": WIDE}])]),
+        (f"array_value({SUM}, 1::HUGEINT)", [WIDE, 1]),
+        (f"row({SUM}, 2)", {"element1": WIDE, "element2": 2}),
+        (f"{{'k': {WIDE}::UHUGEINT}}", {"k": WIDE}),
+        (f"union_value(h := {SUM})", {"element1": 0, "h": WIDE}),
+    ],
+)
+def test_sums_stay_exact_at_every_depth(lakes: Lakes, tmp_path: Path, nested: str, expected: object) -> None:
+    done = photon("sql", f"SELECT {nested} AS n, {nested} AS N", "-o", "x.parquet")
+    assert done.exit_code == 0, done.output
+    (row,) = pq.read_table(tmp_path / "x.parquet").to_pylist()
+    assert list(row.values()) == [expected, expected]
+    for form in ("csv", "json", "table"):
+        assert str(WIDE) in photon("sql", f"SELECT {nested} AS n", "--format", form).stdout
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "EXPLAIN ANALYZE CREATE TABLE t (a INT)",
+        "explain /* x */ analyze COPY (SELECT 1) TO 'x.csv'",
+        "EXPLAIN DROP VIEW joined",
+        "EXPLAIN (ANALYZE, FORMAT json) CREATE TEMP TABLE t AS SELECT 1",
+        "EXPLAIN (FORMAT json) UPDATE joined SET _batch = 1",
+        "CREATE TABLE t AS PIVOT joined ON _epoch USING count(*)",
+        "EXPLAIN ANALYZE COPY (PIVOT joined ON _epoch USING count(*)) TO 'x.csv'",
+    ],
+)
+def test_explain_takes_a_query_alone(lakes: Lakes, query: str) -> None:
+    done = photon("sql", query)
+    assert done.exit_code == 2, done.output
+    assert "photon sql takes queries" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "EXPLAIN SELECT 1",
+        "EXPLAIN ANALYZE FROM joined",
+        "EXPLAIN (FORMAT json) WITH a AS (SELECT 1) FROM a",
+        "explain analyze /* of the table */ SELECT 'CREATE'",
+        "/* why */ EXPLAIN -- it\n FROM joined",
+        "EXPLAIN PIVOT joined ON _epoch USING count(*)",
+    ],
+)
+def test_explain_of_a_query_is_answered(lakes: Lakes, query: str) -> None:
+    assert photon("sql", query).exit_code == 0
