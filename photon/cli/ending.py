@@ -117,7 +117,7 @@ def fail(message: str, status: int, ending: Ending | None = None) -> NoReturn:
 def _print_error(ending: Ending, message: str, status: int) -> None:
     if ending.as_json and not ending.has_printed:
         ending.has_printed = True
-        click.echo(json.dumps({"error": message, "exit_status": status}, indent=2))
+        click.echo(harmless(json.dumps({"error": message, "exit_status": status}, indent=2)))
 
 
 @contextmanager

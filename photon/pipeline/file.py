@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from photon.errors import WrongUsage
+from photon.errors import WrongUsage, without_passwords
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import (
@@ -109,7 +109,7 @@ class PipelineError(WrongUsage):
         self.problems = tuple(problems)
 
     def __str__(self) -> str:
-        return "\n".join(self.problems)
+        return without_passwords("\n".join(self.problems))
 
 
 def load_pipeline(path: str | Path) -> Pipeline:

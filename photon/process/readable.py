@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from photon.errors import without_passwords
+
 
 def readable(text: str | bytes) -> str:
     r"""The text on one line: `\x1b` for a control character, `\xe9` for a byte that is no UTF-8. Tabs stay.
@@ -28,7 +30,7 @@ _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 def harmless(text: str) -> str:
     r"""Text of several lines in which a terminal obeys nothing: `\x1b` stands for such a character."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), without_passwords(text))
 
 
 # Other verbs end with an s: one event waits.
