@@ -16,10 +16,10 @@ from typing import Any
 import psycopg2
 import pyarrow as pa
 from psycopg2 import errors, sql
-from psycopg2.extensions import ISOLATION_LEVEL_READ_COMMITTED, parse_dsn
 
 from photon.adapters import same_column
 from photon.errors import UserError, WrongUsage
+from photon.feed.made_table import MadeTable
 from photon.feed.postgres_rows import (
     KEY,
     MOST_NAME_BYTES,
@@ -30,6 +30,7 @@ from photon.feed.postgres_rows import (
     nul_in,
     taken_back,
 )
+from photon.feed.postgres_session import connected, parts_of, settings_for
 from photon.feed.sink import Fed, SinkUnavailable, in_turn
 from photon.feed.step import FeedStopped, Step
 from photon.process.faults import fault_point
@@ -38,32 +39,25 @@ from photon.releases.release import Release, decode_release, encode_release
 log = logging.getLogger(__name__)
 
 CURSORS = "photon_cursors"
-CONNECT_TIMEOUT_SECONDS = 10
-# A machine that is gone holds the cursor's row for a minute: 30 s, and three times 10 s without an answer.
-_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-# For each transaction, since a pool of connections forgets what a session was told. A step takes as long as
-# it takes; a process that stands still within one does not hold the row for ever.
-_SETTINGS = "; ".join(
-    f"SET LOCAL {name} = {value}"
-    for name, value in {
-        "statement_timeout": 0,
-        "lock_timeout": "'10s'",
-        "idle_in_transaction_session_timeout": "'10min'",
-        "datestyle": "'ISO'",
-        **{f"tcp_{name}": value for name, value in _KEEPALIVES.items()},
-    }.items()
-)
+_TABLES = {"r": "table", "p": "table", "f": "table", "v": "view"}  # of PostgreSQL's kinds, those with rows
 _MAKE_CURSORS = sql.SQL(
     "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, pipeline text NOT NULL, fed text NOT NULL, "
-    "is_made boolean NOT NULL, release bigint, cursor text)"
+    "is_made boolean NOT NULL, release bigint, cursor text, made text)"
 )
 # Refusals of the server, and how the reason of each is found in the rows.
 _EXPLAINED = ((psycopg2.DataError, nul_in), (errors.UniqueViolation, doubled_in))
 _COLUMNS = """
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod)
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.relkind
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
     WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
+_KEY_OF = """
+    SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+    JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE n.nspname = %s AND c.relname = %s AND i.indisprimary AND a.attnum = ANY (i.indkey)
+    ORDER BY array_position(i.indkey::int2[], a.attnum)
+"""
+_IN_TEXT = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in KEY)
 
 
 @dataclass
@@ -73,6 +67,8 @@ class _Target:
     cursor: Release | None
     is_made: bool  # a follower made it, and makes new columns too
     columns: dict[str, str] = field(default_factory=dict)
+    made: MadeTable | None = None  # as it was at the cursor's release
+    added: dict[str, str] = field(default_factory=dict)  # columns, by this transaction
 
 
 class PostgresTable:
@@ -81,14 +77,7 @@ class PostgresTable:
     is_log = False
 
     def __init__(self, url: str, into: str | None, fed: Fed, takes_changes: bool = False) -> None:
-        parsed: dict[str, str] = {}
-        with suppress(psycopg2.Error):  # the error's words may have the password
-            parsed = parse_dsn(url)
-        if not parsed or "@" in parsed.get("host", ""):
-            expected = "expected a URL such as postgresql://USER@HOST:5432/DATABASE"
-            raise WrongUsage(
-                f"--to: {expected}; in names and passwords write %40 for @, %3A for :, %2F for /"
-            )
+        parsed = parts_of(url)
         self._url, self._fed, self.takes_changes = url, fed, takes_changes
         usual = fed.name if fed.table == "joined" else f"{fed.name}_{fed.table}"
         self._schema, _, self._table = (into or usual).rpartition(".")
@@ -135,6 +124,8 @@ class PostgresTable:
                         f"{self._where} is gone, and its cursor is at release {target.cursor.number}: "
                         "put it back, or have all rows delivered anew by --resync"
                     )
+                elif target.cursor is not None and target.made is not None:
+                    self._expect_as_made(run, target, target.made)
                 self._write(run, target, step)
             self._put_cursor(run, target)
             fault_point("follow.after_rows")
@@ -157,20 +148,13 @@ class PostgresTable:
             if self._connection is None:
                 self._connect()
             with self._connection as connection, connection.cursor() as run:
-                run.execute(_SETTINGS)
+                run.execute(settings_for(connection.server_version))
                 yield run
         except psycopg2.Error as error:
             raise self._told(error) from None
 
     def _connect(self) -> None:
-        self._connection = psycopg2.connect(
-            self._url,
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            fallback_application_name="photon follow",
-            client_encoding="UTF8",
-            **_KEEPALIVES,
-        )
-        self._connection.set_session(isolation_level=ISOLATION_LEVEL_READ_COMMITTED, readonly=False)
+        self._connection = connected(self._url)
         if not self._schema:
             with self._connection as connection, connection.cursor() as run:
                 run.execute("SELECT current_schema()")
@@ -181,6 +165,10 @@ class PostgresTable:
         if isinstance(first := error.__context__, psycopg2.Error):
             error = first  # this one ended the connection, which then could not be rolled back
         said = f"{self._where}, {self._doing}: {' '.join(str(error).split())}"
+        if "row-level security" in said:
+            said += (
+                f"; follow as a role with BYPASSRLS, or ALTER TABLE {self._table} DISABLE ROW LEVEL SECURITY"
+            )
         is_lost = self._connection is None or self._connection.closed
         # ReadOnlySqlTransaction: of two servers the other one has become the first.
         passes = (psycopg2.OperationalError, psycopg2.InterfaceError, errors.ReadOnlySqlTransaction)
@@ -199,7 +187,9 @@ class PostgresTable:
             self._doing = waiting
         target = self._cursor_row(run, "FOR UPDATE")
         if target is None:
-            insert = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING")
+            insert = sql.SQL(
+                "INSERT INTO {} (name, pipeline, fed, is_made) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+            )
             is_made = not self._columns(run, self._table)
             values = (self._table, self._fed.name, self._fed.table, is_made)
             run.execute(insert.format(self._name(CURSORS)), values)
@@ -209,25 +199,61 @@ class PostgresTable:
         return target
 
     def _cursor_row(self, run: Any, lock: str = "") -> _Target | None:
-        select = sql.SQL("SELECT pipeline, fed, is_made, cursor FROM {} WHERE name = %s " + lock)
+        select = sql.SQL("SELECT pipeline, fed, is_made, cursor, made FROM {} WHERE name = %s " + lock)
         run.execute(select.format(self._name(CURSORS)), (self._table,))
         row = run.fetchone()
         if row is None:
             return None
-        name, table, is_made, cursor = row
+        name, table, is_made, cursor, made = row
         if (name, table) != (self._fed.name, self._fed.table):
             raise FeedStopped(
                 f"{self._where}: expected {self._fed}, but it is fed with {table} rows of {name}: "
                 "name another table by --into"
             )
-        return _Target(None if cursor is None else decode_release(cursor.encode(), CURSORS), is_made)
+        release = None if cursor is None else decode_release(cursor.encode(), CURSORS)
+        return _Target(release, is_made, made=None if made is None else MadeTable.decoded(made))
 
     def _put_cursor(self, run: Any, target: _Target) -> None:
         assert target.cursor is not None, "a step was written"
-        update = sql.SQL("UPDATE {} SET is_made = %s, release = %s, cursor = %s WHERE name = %s")
+        update = sql.SQL("UPDATE {} SET is_made = %s, release = %s, cursor = %s, made = %s WHERE name = %s")
         stored = encode_release(target.cursor).decode()
-        values = (target.is_made, target.cursor.number, stored, self._table)
+        made = self._as_it_is(run, target).encoded() if target.is_made else None
+        values = (target.is_made, target.cursor.number, stored, made, self._table)
         run.execute(update.format(self._name(CURSORS)), values)
+
+    def _as_it_is(self, run: Any, target: _Target) -> MadeTable:
+        """The table as a follower leaves it, with one of its rows: the one before, while it is there."""
+        made = target.made or MadeTable({}, ())
+        columns = {
+            name: kind
+            for name, kind in self._columns(run, self._table).items()
+            if name in made.columns or name in target.added  # the others are people's
+        }
+        row = made.row
+        if row is None or not self._has(run, row):
+            run.execute(sql.SQL("SELECT {} FROM {} LIMIT 1").format(_IN_TEXT, self._name()))
+            row = run.fetchone()
+        return MadeTable(columns, self._key(run), row)
+
+    def _expect_as_made(self, run: Any, target: _Target, made: MadeTable) -> None:
+        """FeedStopped: somebody has changed the table since the cursor's release."""
+        row = made.row
+        why = made.why_changed(target.columns, self._key(run), lambda: row is None or self._has(run, row))
+        if why:
+            raise FeedStopped(
+                f"{self._where} {why}: put it back as it was, or have all rows delivered anew by --resync"
+            )
+
+    def _has(self, run: Any, row: Sequence[str]) -> bool:
+        parts = [sql.SQL("{} = %s").format(sql.Identifier(name)) for name in KEY]
+        values = sql.SQL(" AND ").join(parts)
+        run.execute(sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(self._name(), values), row)
+        return bool(run.fetchone()[0])
+
+    def _key(self, run: Any) -> tuple[str, ...]:
+        """The columns of the table's primary key, in order."""
+        run.execute(_KEY_OF, (self._schema, self._table))
+        return tuple(name for (name,) in run.fetchall())
 
     def _expect_no_rows(self, run: Any, target: _Target) -> None:
         """FeedStopped: a snapshot would double rows that are there without a cursor."""
@@ -295,7 +321,7 @@ class PostgresTable:
                 change = "CREATE TABLE {} ({})"
                 parts.append(sql.SQL("PRIMARY KEY ({})").format(_names(KEY)))
             run.execute(sql.SQL(change).format(self._name(), sql.SQL(", ").join(parts)))
-        target.columns, target.is_made = target.columns | missing, True
+        target.columns, target.is_made, target.added = target.columns | missing, True, missing
 
     def _filled(self, target: _Target, schema: pa.Schema) -> dict[str, str]:
         """The table's column of each column of a step, by name, else by name but for case."""
@@ -319,7 +345,11 @@ class PostgresTable:
     def _columns(self, run: Any, table: str) -> dict[str, str]:
         """The columns of a table and their types; none: there is no such table."""
         run.execute(_COLUMNS, (self._schema, table))
-        return dict(run.fetchall())
+        found = run.fetchall()
+        if others := [kind for _, _, kind in found if kind not in _TABLES]:
+            what = "an index" if others[0] in "iI" else "no table"
+            raise FeedStopped(f"{self._where}: {table} is {what}: name a table by --into")
+        return {name: type_ for name, type_, _ in found}
 
 
 class _Chunks:

@@ -10,12 +10,14 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from photon.feed.lines import json_texts
+from photon.feed.made_table import SYSTEM_COLUMNS
 from photon.feed.step import FeedStopped
 
 # These name a row: a batch of an epoch has one plan (A15).
 KEY = ("_datacenter", "_epoch", "_batch", "_occurrence")
 _IDS = ("_event_id", "event_id", "primary_id")  # by which a row is told to people, of each table
 MOST_NAME_BYTES = 63  # PostgreSQL cuts a longer name without a word
+_WITHOUT = "make the table yourself, without this column, and name it by --into"
 _OWN_TABLE = "make the table yourself, without this column or with it as bytea, and name it by --into"
 _TYPES = {
     pa.bool_(): "boolean",
@@ -38,6 +40,8 @@ _OTHER_TYPES = (
 def columns_of(schema: pa.Schema) -> dict[str, str]:
     """The columns that a table is made with, and their types. FeedStopped: a name is too long."""
     for name in schema.names:
+        if name in SYSTEM_COLUMNS:
+            raise FeedStopped(f"column {name!r}: PostgreSQL has one of this name in each table; {_WITHOUT}")
         if len(name.encode()) > MOST_NAME_BYTES:
             expected = f"expected a name of at most {MOST_NAME_BYTES} bytes, as PostgreSQL takes it"
             raise FeedStopped(f"column {name!r}: {expected}; {_OWN_TABLE}")

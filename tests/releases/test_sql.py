@@ -211,6 +211,17 @@ def letters(batch: int, *of: tuple[str, str | None]) -> pa.Table:
     return pa.Table.from_pylist(found, TABLE_COLUMNS["dead_letters"])
 
 
+def test_lines_that_are_no_utf_8_are_read_as_the_documents_say(lakes: Lakes) -> None:
+    raws = [b"caf\xe9", "café".encode(), b"\xff\x00\xfe", None]
+    written = letters(1, *((f"1:{n}", f"e{n}") for n in range(len(raws))))
+    at = written.schema.get_field_index("raw")
+    written = written.set_column(at, written.schema.field("raw"), pa.array(raws, pa.binary()))
+    lakes.write("east", 1, 1, written, "dead_letters")
+    query = "SELECT decode(raw, 'replace') FROM dead_letters ORDER BY event_id"
+    assert lakes.connect().execute(query).fetchall() == [("caf?",), ("café",), ("?\0?",), (None,)]
+    assert "decode(raw, 'replace')" in Path("docs/sql.md").read_text()
+
+
 def test_a_dead_letter_is_there_once_unless_it_was_taken_up_or_has_joined(lakes: Lakes) -> None:
     lakes.write("east", 1, 1, rows("east", 1, 1, ["joined"]))
     first = letters(1, ("1:0", "mended"), ("1:9", "again"), ("1:20", None), ("1:30", "joined"))

@@ -18,7 +18,7 @@ import pytest
 from infra.servers.postgres import HOST, USER, Postgres
 from infra.servers.process import free_steady_port
 from photon.errors import WrongUsage
-from photon.feed import postgres as product
+from photon.feed import postgres_session
 from photon.feed.postgres import PostgresTable
 from photon.feed.sink import Fed, SinkUnavailable
 from photon.feed.step import FeedStopped
@@ -370,7 +370,7 @@ def test_two_that_make_the_table_at_once_make_it_once(database: Database) -> Non
 
 
 def test_who_waits_too_long_is_told_for_what(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product, "_SETTINGS", product._SETTINGS.replace("'10s'", "'50ms'"))
+    monkeypatch.setitem(postgres_session._SETTINGS, "lock_timeout", "'50ms'")
     with database.table() as table:
         table.deliver([step(1)])
         database.ask("BEGIN; SELECT * FROM photon_cursors FOR UPDATE")
