@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from photon.join.messages import TaskContext
 from photon.join.records import Events, Ints, Mask, Records
-from photon.process.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, microseconds
+from photon.process.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, in_utc, microseconds
 from photon.registry.entry import Claimant, Hashes, ledger_numbers
 from photon.registry.lookups import Found, Hold
 from photon.registry.register import Register
@@ -165,7 +165,7 @@ class Decisions:
         self.verdicts.of[ahead[has_time]] = Verdict.WAITS_FOR_CLOCK
         late = zip(ahead[~has_time].tolist(), times_us[is_ahead][~has_time].tolist(), strict=True)
         self.dead_letters(
-            {row: f"the event's time {at_us} us lies ahead of the clock" for row, at_us in late}
+            {row: f"the event's time, {in_utc(at_us)}, lies ahead of the clock" for row, at_us in late}
         )
         others: Ints = rows[~is_ahead]
         return others

@@ -167,6 +167,12 @@ class GlobbedPaths:
         return _matches(path.split("/"), self._matchers)
 
 
+def nearly_matching(pattern: str, paths: Iterable[str]) -> list[str]:
+    """The paths that a pattern matches but for capital letters, or a compression that is not read."""
+    small = GlobbedPaths(pattern.lower())
+    return sorted(path for path in paths if small.match(_COMPRESSED.sub("", path.lower())))
+
+
 def _matches(parts: Sequence[str], matchers: _Matchers) -> bool:
     first, below = matchers[0], matchers[1:]
     if first is None:
@@ -177,6 +183,7 @@ def _matches(parts: Sequence[str], matchers: _Matchers) -> bool:
     return len(parts) > 1 and bool(first(parts[0])) and _matches(parts[1:], below)
 
 
+_COMPRESSED = re.compile(r"\.(bz2|zst|xz|lz4|lzma|z|zip|7z|br)$")
 _WILD = re.compile(r"[*?\[]")
 _Matcher = Callable[[str], object]
 _Matchers = Sequence[_Matcher | None]  # one for each part of a pattern; None is `**`, never the last

@@ -21,6 +21,8 @@ HEAD_READ_BYTES = 2**17  # a file's head is read again and again: that must not 
 _INPUT_BYTES = 2**16
 _OUTPUT_BYTES = 2**20
 _CHECKED_BYTES = 256
+NOT_COMPRESSED = "it is not compressed; rename it, so that it does not end in .gz, or compress it by gzip"
+_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib: gzip's header and trailer, which holds a checksum
 
 
@@ -72,6 +74,8 @@ class GzipStream:
                 self.input_bytes += len(self._pending)
             is_at_end = not self._pending
             if self._member is None:
+                if not self._had_member and not _MAGIC.startswith(self._pending[: len(_MAGIC)]):
+                    raise CorruptGzip(NOT_COMPRESSED)
                 if self._had_member:
                     self._pending = self._pending.lstrip(b"\0")  # padding between members
                 if is_at_end:

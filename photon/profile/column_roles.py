@@ -59,17 +59,23 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
     words = log_words(primary.name), log_words(foreign.name)
     primary_id, key = answers.primary_id, answers.foreign_key
     found: list[Finding | Question] = []
+    likely = key, primary_id
     if primary_id is None or key is None:
         pair = key_and_id(foreigns, primaries, key, primary_id, words[0])
         found += [pair] if isinstance(pair, Question) else pair
         if not isinstance(pair, Question):
-            key, primary_id = (each.columns for each in pair)
+            likely = key, primary_id = pair[0].columns, pair[1].columns
+        elif pair.choices:  # what else is to be asked is asked with it
+            likely = (pair.choices[0][0],), (pair.choices[0][1],)
     event_id = answers.foreign_id
-    if event_id is None and key is not None and primary_id is not None:
-        of_primary = _of_primary(foreigns, primaries, primary_id)
-        event = foreign_id(foreigns, key, words[1], of_primary)
-        found.append(event)
-        event_id = event.columns if isinstance(event, Finding) else None
+    if event_id is None and likely[0] is not None and likely[1] is not None:
+        of_primary = _of_primary(foreigns, primaries, likely[1])
+        event = foreign_id(foreigns, likely[0], words[1], of_primary)
+        if isinstance(event, Question):
+            found.append(event)
+        elif key is not None and primary_id is not None:
+            found.append(event)
+            event_id = event.columns
     said_of_primary = TimeSaid(answers.primary_time, answers.primary_unit, answers.primary_time_format)
     primary_time = event_time("primary", primaries, said_of_primary, primary_id or ())
     ids = (*(event_id or ()), *(key or ()))

@@ -47,6 +47,10 @@ def event_time(
         for column in columns.values()
         if column.unit and column.filled and (column.name not in ids or is_time_name(column.name))
     )
+    others = [column.name for column in columns.values() if column.unit and column.filled]
+    if not scored and others:
+        why = f"{side}: the only columns that are times are taken for ids or keys, such as {others[0]!r}"
+        return Question(options, why, tuple((name,) for name in others))
     if not scored:
         expected = "ISO 8601, or seconds, ms, us or ns since 1970"
         why = f"{side}: no column looks like a time: {described(dict(columns))}. Expected {expected}"

@@ -453,3 +453,27 @@ def test_times_without_a_zone_are_told_to_count_as_utc(tmp_path: Path) -> None:
         found = told(tmp_path, queries(), rows, foreign_time=("when",))
         assert isinstance(found, Guess)
         assert ("count as UTC" in str(found.findings[-1])) == told_so
+
+
+def test_where_the_only_time_is_taken_for_a_key_it_is_offered(tmp_path: Path) -> None:
+    rows = [{"click_id": f"c{i:05}", "received": BEGIN_S + i % 60} for i in range(90)]
+    primaries = [{"received": BEGIN_S + i, "at": BEGIN_S + i} for i in range(60)]
+    said = {"foreign_key": ("received",), "primary_id": ("received",)}
+    (question,) = asked(told(tmp_path, primaries, rows, **said))
+    assert "the only columns that are times are taken for ids or keys" in question.why
+    assert question.choices == (("received",),)
+
+
+def test_all_that_is_not_sure_is_asked_at_once(tmp_path: Path) -> None:
+    rows = [
+        {
+            "view_id": f"v{i:05}",
+            "open_id": f"o{i:05}",
+            "first": f"q{i % 60}",
+            "last": f"q{(i + 7) % 60}",
+            "n": i % 7,
+        }
+        for i in range(90)
+    ]
+    options = [question.options[0] for question in asked(told(tmp_path, queries(), rows))]
+    assert options == ["--foreign-key", "--foreign-id", "--foreign-time"]

@@ -9,7 +9,7 @@ import pytest
 
 from photon.logs.gzips import CompressedBytes, GzipStream, NotClosedYet
 from photon.pipeline.sections import Limits
-from tests.unit.tailing_world import Story, World, cases, play
+from tests.unit.tailing_world import Story, World, cases, named, play
 
 ONE_TWO = gzip.compress(b"one\ntwo\n")
 LONG = os.urandom(1000).replace(b"\n", b" ") + b"\n"
@@ -183,3 +183,14 @@ def test_a_gzip_file_that_counts_as_whole_where_it_ends_early_is_read_too_soon(
     half = Story([("write", "a.log.gz", whole[: len(whole) // 2]), ("reads", {})])
     with pytest.raises(AssertionError):
         play(half, False, tmp_path)
+
+
+@pytest.mark.parametrize("data", [b'{"id": 1, "t": 1}\n', b"\x1e\x8b\x08", b"i"])
+def test_a_plain_file_whose_name_says_that_it_is_compressed_is_told_as_one(
+    tmp_path: Path, data: bytes
+) -> None:
+    world = named(tmp_path, "*.jsonl")
+    world.write("a.jsonl.gz", data)
+    (problem,) = world.look().problems
+    assert problem.path == "a.jsonl.gz"
+    assert "it is not compressed; rename it" in problem.reason

@@ -12,6 +12,7 @@ from photon.dispatcher.shift.misconfigured import (
     JoinFindings,
     LogFound,
     look_at_logs,
+    names_beside,
     signs_in,
     signs_of_misconfiguration,
 )
@@ -223,3 +224,13 @@ def test_a_registry_of_ones_own_is_left_to_what_it_knows() -> None:
     assert "state/registry" not in only
     assert "give the pipeline a new `name`" in only
     assert "photon registry init p.yaml; and join again" in only
+
+
+@pytest.mark.parametrize("name", ["b.CSV", "B.csv.gz.zst", "a.csv.bz2", "b.Csv.XZ"])
+def test_files_that_are_called_nearly_as_a_log_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "c").mkdir()
+    for each in ("a.csv", name, "a.csv.1", "notes.txt", ".c.CSV.swp"):
+        (tmp_path / "c" / each).write_text("")
+    place = PIPELINE.datacenters["east"].model_copy(update={"logs": tmp_path})
+    (told,) = names_beside(PIPELINE.model_copy(update={"datacenters": {"east": place}}), "east")
+    assert told.startswith(f"`foreign.files`, c/*.csv, does not match c/{name}: nobody reads them")
