@@ -90,7 +90,7 @@ dynamodb-local: setup
 # dbt's packages and Photon's don't fit into one environment; this one sees Photon's code.
 dbt: setup
 	@test -x .venv/dbt/bin/python || $(PYTHON) -m venv .venv/dbt
-	@.venv/dbt/bin/python -m pip install --quiet --no-deps --only-binary :all: -r examples/dbt/requirements.txt
+	@.venv/dbt/bin/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: -r examples/dbt/requirements.txt
 	@echo "$(CURDIR)" > "$$(.venv/dbt/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/photon.pth"
 	@echo "dbt is in .venv/dbt/bin"
 

@@ -24,18 +24,8 @@ from photon.toolchain.maven import Artifact, Jars
 FLINK_VERSION = "2.3.0"
 INSTALL_SECONDS = 600
 JVM_OPTIONS = "-Xmx8g -XX:+UseParallelGC"  # the heap of Spark's streams, and their collector
-# All that its SQL needs. Beam and pandas, which the package names too, serve functions in Python alone.
-PACKAGES = (
-    f"apache-flink=={FLINK_VERSION}",
-    f"apache-flink-libraries=={FLINK_VERSION}",
-    "py4j==0.10.9.7",
-    "cloudpickle==2.2.1",
-    "python-dateutil==2.9.0.post0",
-    "pytz==2026.6",
-    "ruamel.yaml==0.19.1",
-    "six==1.17.0",
-    "typing_extensions==4.16.0",
-)
+# With hashes, and nothing beside: Beam and pandas serve functions in Python alone.
+REQUIREMENTS = Path(__file__).with_name("flink-requirements.txt")
 PARQUET = Artifact("org.apache.flink", "flink-sql-parquet", FLINK_VERSION)
 
 
@@ -49,14 +39,14 @@ class FlinkEnvironment(Fetched):
 
     def stamp(self) -> str:
         """See `Fetched`."""
-        wanted = " ".join([*PACKAGES, str(PARQUET), sys.version.split()[0]])
+        wanted = " ".join([REQUIREMENTS.read_text(), str(PARQUET), sys.version.split()[0]])
         return hashlib.sha256(wanted.encode()).hexdigest()
 
     def fill(self, files: Path, work: Path) -> None:
         """See `Fetched`. JavaMissing if there is no Java."""
         _run([sys.executable, "-m", "venv", str(files)])
-        install = ["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", *PACKAGES]
-        _run([str(files / "bin" / "python"), *install])
+        install = ["-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+        _run([str(files / "bin" / "python"), *install, "-r", str(REQUIREMENTS)])
         jars = Jars(title=f"Parquet for Flink {FLINK_VERSION}", folder=work / "jars", artifacts=(PARQUET,))
         jars.fetch()
         [library] = files.glob("lib/python*/site-packages/pyflink/lib")

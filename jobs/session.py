@@ -15,11 +15,14 @@ from pathlib import Path
 import psutil
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from jobs.cluster import PYTHON, code_archive, is_cluster, settings_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
+from photon.process.environment import EnvironmentLacks, check_temporary_folders
+from photon.toolchain.java import java_command
 from photon.toolchain.maven import spark_jars_dir
 
 log = logging.getLogger(__name__)
@@ -118,6 +121,10 @@ def build_session(
     `master`: None for `local_master()`. `archive_to`: at its end the JVM writes its classes there, and uses
     no archive itself.
     """
+    java_command()
+    check_temporary_folders()
+    # A worker runs its module by `python -m`, which else would look first into the current folder.
+    os.environ["PYTHONSAFEPATH"] = "1"
     master, settings = master or local_master(), dict(settings or {})
     python = settings.get("spark.pyspark.python", PYTHON) if is_cluster(master) else sys.executable
     # Workers here must run the driver's own Python, whatever `python3` is on the PATH.
@@ -138,6 +145,7 @@ def build_session(
         .config("spark.ui.showConsoleProgress", "false")
         # A second attempt beside a running one would only register what the first has registered (A10).
         .config("spark.speculation", "false")
+        .config("spark.executorEnv.PYTHONSAFEPATH", "1")
         .config("spark.python.worker.reuse", "true")
         .config("spark.python.daemon.module", "jobs.worker_daemon")
         .config("spark.sql.shuffle.partitions", "4")
@@ -156,8 +164,13 @@ def build_session(
             session = builder.getOrCreate()
     except (
         BaseException
-    ):  # Ctrl-C as well: a JVM that nobody waits for goes on starting, and stays for a while
+    ) as error:  # Ctrl-C as well: a JVM that nobody waits for goes on starting, and stays for a while
         _kill_jvms()
+        if isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise EnvironmentLacks(
+                f"Java ({java_command()}) ended before Spark had begun. What it said is above; it needs some"
+                " 2 GB of memory, a Java of 17 or newer, and room in the folder of temporary files"
+            ) from error
         raise
     # A SparkContext takes SIGINT for itself, to cancel its jobs. The earlier handler knows how to stop.
     if threading.current_thread() is threading.main_thread():

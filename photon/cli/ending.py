@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from photon.errors import DEFECT, NOT_DONE
+from photon.process.environment import environment_lack
 from photon.process.readable import harmless
 
 INTERRUPTED, NOBODY_READS, TERMINATED = 130, 141, 143  # as a shell counts SIGINT, SIGPIPE and SIGTERM
@@ -76,6 +77,8 @@ def in_order(ending: Ending) -> Iterator[None]:
             ending.has_printed = True
             why = f"{error.strerror}; what was done before stays done"
             fail(f"cannot write to standard output: {why}", NOT_DONE, ending)
+        if (lack := environment_lack(error)) is not None:
+            fail(str(lack), NOT_DONE, ending)
         sys.stderr.write(harmless(traceback.format_exc()))
         what = traceback.format_exception_only(error)[
             -1

@@ -234,7 +234,7 @@ def _join_each(
     """Every datacenter in a process of its own; their results, and the worst of their exit statuses."""
     line = [
         sys.executable,
-        "-m",
+        *("-P", "-m"),  # not what is called photon in the folder of whoever starts it
         "photon.cli.main",
         "join",
         str(pipeline_file),

@@ -21,8 +21,9 @@ from photon.cli.beginning import (
     start_quickly,
 )
 from photon.cli.commands import COMMANDS, GROUPS, command_named
-from photon.cli.ending import InOrder
+from photon.cli.ending import Ending, InOrder, fail
 from photon.cli.examples import epilog_of
+from photon.process.environment import limits_lack
 
 EXIT_STATUSES = """\b
 Exit status: 0 done, 1 a violation, or somebody is needed (status --check),
@@ -68,6 +69,9 @@ class Photon(InOrder, click.Group):
             open_missing_streams()
             let_interrupts_be_told()
             command = sys.argv[1] if len(sys.argv) > 1 else ""
+            # The shift of a join says it where status reads it.
+            if command in COMMANDS and command != "join" and (lack := limits_lack()) is not None:
+                fail(str(lack), lack.exit_status, Ending(sys.argv[1:]))
         if command in ASKING:
             start_quickly()
         if command in ENDING_AT_ONCE:

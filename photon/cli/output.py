@@ -16,6 +16,7 @@ import click
 
 from photon.cli.ending import Ending, current_ending, fail, is_redrawn, line_start, say
 from photon.errors import NOT_DONE, WRONG_USAGE, UserError
+from photon.process.environment import environment_lack
 from photon.process.pace import seldom
 from photon.process.readable import harmless
 
@@ -206,4 +207,4 @@ def expected_errors() -> Iterator[None]:
     except BrokenPipeError:  # nobody reads what is printed
         raise
     except OSError as error:
-        fail(str(error), NOT_DONE)
+        fail(str(environment_lack(error) or error), NOT_DONE)

@@ -8,6 +8,7 @@ renamed to such a name (access.log -> access.log.1) is followed there, through `
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import itertools
 import os
@@ -150,7 +151,9 @@ def strip_gz(path: str) -> str:
 
 
 def reason_of(error: OSError) -> str:
-    """The operating system's own words."""
+    """The operating system's own words, and what to do about a link that nobody can follow."""
+    if error.errno == errno.ELOOP:
+        return f"cannot be read: its links lead in a circle ({error.strerror}); remove the link"
     return f"cannot be read: {error.strerror or error}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import re
 
+from photon.process.environment import FILES_REMEDY
+
 
 class StoreUnavailable(OSError):
     """A store did not answer as it should: nobody knows what it has."""
@@ -34,6 +36,7 @@ TRIED_AGAIN = "it is tried again"  # ends a message: who mends the cause has not
 # Remedies for a disk, by the operating system's answer.
 DISK_REMEDIES = {
     errno.ENOSPC: "make room on its disk",
+    errno.EFBIG: FILES_REMEDY,
     errno.EDQUOT: "make room within the quota",
     errno.EROFS: "mount it so that it can be written",
     errno.EACCES: "let this user read and write there",

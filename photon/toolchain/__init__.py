@@ -2,5 +2,5 @@
 
 `fetch` is what `make setup` runs. Each program has a module that says where it is: `java`, `maven` (JARs and
 DynamoDB Local), `dynoxide`, `minio`. `npm` and `fetched` download a package, whole or not at all, and check
-its hash. Read `fetched` first. The room that uses a program starts it.
+its hash; those of JARs are in `jars.sha256`. Read `fetched` first. The room that uses a program starts it.
 """

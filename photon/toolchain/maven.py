@@ -34,6 +34,8 @@ _AMAZON = "software.amazon"
 _SQLITE = "io.github.ganadist.sqlite4java"
 
 FETCH_SECONDS = 900
+# The SHA-256 of each file that is fetched, as sha256sum writes it: a mirror may hand out another one.
+DIGESTS = Path(__file__).with_name("jars.sha256")
 
 # Not Ivy's default settings: they look into the user's home, where a half-filled cache can fail a fetch.
 _IVY_SETTINGS = """\
@@ -132,13 +134,26 @@ class Jars(Fetched):
                 reason = f"not done after {FETCH_SECONDS} s"
                 break
             if run.returncode == 0 and any(files.glob("*.jar")):
-                return
+                return self._refuse_others(files)
             reason = _ivy_reason(run.stdout + run.stderr)
         wanted = ", ".join(str(artifact) for artifact in self.artifacts)
         raise FetchFailed(
             f"{self.title} ({wanted}) could not be fetched: {reason}. Check that Java reaches Maven's central"
             " repository (a proxy goes into JAVA_TOOL_OPTIONS) and run again: make setup"
         )
+
+    def _refuse_others(self, files: Path) -> None:
+        """Refuse files that are not those that Photon was tested with. FetchFailed."""
+        lines = (line.split() for line in DIGESTS.read_text().splitlines())
+        pinned = {name: digest for digest, name in lines}
+        for file in sorted(files.iterdir()):
+            found = hashlib.sha256(file.read_bytes()).hexdigest()
+            if found != pinned.get(file.name):
+                raise FetchFailed(
+                    f"{self.title}: {file.name} is not the file that Photon was tested with: its SHA-256 is"
+                    f" {found}, not {pinned.get(file.name, 'one that is known')}. Look at what stands"
+                    " between this machine and Maven's central repository, and run again: make setup"
+                )
 
 
 def spark_jars_dir() -> Path:

@@ -3,6 +3,7 @@
 So these tests need neither a network nor Java.
 """
 
+import hashlib
 import os
 import platform
 import sys
@@ -84,6 +85,9 @@ def npm(tmp_path, monkeypatch):
 def share(tmp_path, monkeypatch):
     """The folder that everything is fetched into, of an environment of the test's own."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
+    digests = tmp_path / "jars.sha256"
+    digests.write_text(hashlib.sha256(b"content\n").hexdigest() + "  some-1.0.jar\n")
+    monkeypatch.setattr(maven, "DIGESTS", digests)
     return tmp_path / "env" / "share" / "photon"
 
 
@@ -221,6 +225,23 @@ def test_a_failed_fetch_is_tried_again_and_then_said_in_one_line(java, share, ca
     assert "io.delta:delta-spark_4.2_2.13" in message
     assert "Connection refused" in message
     assert "make setup" in message
+
+
+@pytest.mark.parametrize(
+    ("file", "content"), [("some-1.0.jar", "another"), ("unknown-1.0.jar", "content")], ids=["changed", "new"]
+)
+def test_a_jar_that_is_not_the_pinned_one_is_refused(java, share, capsys, file, content):
+    java.is_(WORKING_JAVA.replace("echo content", f"echo {content}").replace("some-1.0.jar", file))
+    assert fetch.main([]) == 1
+    assert f"{file} is not the file that Photon was tested with" in capsys.readouterr().err
+    assert not maven.spark_jars_dir().exists()
+
+
+def test_every_jar_that_is_fetched_here_is_pinned():
+    pinned = {line.split()[1] for line in maven.DIGESTS.read_text().splitlines()}
+    there = {file.name for file in maven.spark_jars_dir().glob("*.jar")}
+    assert there
+    assert there <= pinned
 
 
 def test_a_failed_fetch_leaves_the_folder_as_it_was(java, share):

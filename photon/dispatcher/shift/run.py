@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from photon.dispatcher.batch_tools import BatchTools
 from photon.dispatcher.completion import Superseded
@@ -47,6 +47,7 @@ from photon.logs.unread_files import UnreadFile, unread_as_dict
 from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS, SystemClock, microseconds
+from photon.process.environment import EnvironmentLacks, environment_lack, limits_lack
 from photon.process.machine import Machine
 from photon.process.measures import Meter
 from photon.registry.entry import Epoch
@@ -109,7 +110,7 @@ def prepare(pipeline: Pipeline, callbacks: Callbacks | None = None) -> None:
     if callbacks is not None:
         retry = BackoffRetry(callbacks, clock, random.Random())
         has_joined = partial(retry.until_available, has_joined)
-    if not has_joined():
+    if limits_lack() is None and not has_joined():
         init_registry(pipeline, clock)
 
 
@@ -174,6 +175,8 @@ class Shift:
         before the first batch.
         """
         check_modules(self.pipeline)
+        if (lack := limits_lack()) is not None:
+            self._end_with(lack)
         self._refuse_before_anything_is_made()
         lock, clock = self._take_lock(), self.machine.clock
         heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(self.pipeline.limits), clock)
@@ -192,9 +195,14 @@ class Shift:
             raise
         except KNOWN_OTHERWISE:
             raise
-        except UserError as error:
-            lock.tell_end(ended_by=str(error))
-            raise
+        except Exception as error:
+            told = error if isinstance(error, UserError) else environment_lack(error)
+            if told is None:
+                raise
+            lock.tell_end(ended_by=str(told).removesuffix("."))
+            if told is error:
+                raise
+            raise told from error
         finally:
             heartbeat.stop()
             lock.release(clock.now_us(), idle_signature)
@@ -238,6 +246,13 @@ class Shift:
     @property
     def _idle_seconds(self) -> float:
         return 0.0 if self.limits.idle is None else self.limits.idle.total_seconds()
+
+    def _end_with(self, lack: EnvironmentLacks) -> NoReturn:
+        """End before anything is made, with the reason where others read it."""
+        lock = self._take_lock()
+        lock.tell_end(ended_by=str(lack))
+        lock.release(self.machine.clock.now_us(), None)
+        raise lack
 
     def _refuse_before_anything_is_made(self) -> None:
         """Refuse a state of another pipeline or of other ids; before there is one, by what the registry says.
