@@ -145,7 +145,6 @@ def build_session(
         .config("spark.ui.showConsoleProgress", "false")
         # A second attempt beside a running one would only register what the first has registered (A10).
         .config("spark.speculation", "false")
-        .config("spark.executorEnv.PYTHONSAFEPATH", "1")
         .config("spark.python.worker.reuse", "true")
         .config("spark.python.daemon.module", "jobs.worker_daemon")
         .config("spark.sql.shuffle.partitions", "4")
