@@ -109,13 +109,18 @@ def reports_for_recovery(
 
 
 def _tell_releases(pipeline: Pipeline, report: VerificationReport) -> None:
-    """Have releases count a datacenter's statements again, none of whose events lacks its row (R4)."""
+    """Have releases count a datacenter's statements again, none of whose events lacks its row (R4).
+
+    Where nothing at all is wrong, what others did to its tables is over (E11).
+    """
     for name, one in report.datacenters.items():
         if one.release is None or one.epoch is None or one.state_is_unreadable:
             continue
         if not any(finding.kind in WITHOUT_ROWS for finding in one.findings):
+            clean = -1 if one.violations or one.unverified else one.release
             with suppress(OSError):  # a lake that takes nothing: the next verification tells it
-                copies.note_verified(pipeline.datacenters[name].lake, Verified(one.release))
+                lake = pipeline.datacenters[name].lake
+                copies.note_verified(lake, Verified(one.release, clean=clean))
 
 
 @contextmanager

@@ -129,29 +129,31 @@ def put(lake: Location, releases: Sequence[Release]) -> None:
     store_of(lake / FOLDER).sync()
 
 
-def note_verified(lake: Location, verified: Verified) -> None:
+def note_verified(lake: Location, new: Verified) -> None:
     """Take note of a datacenter's verification since a release. OSError."""
     store_of(lake / FOLDER).make()
-    store_of(lake).put(_VERIFIED, content(json.dumps(verified).encode()))
+    new = new._replace(clean=max(new.clean, verified(lake).clean))
+    store_of(lake).put(_VERIFIED, content(json.dumps(new).encode()))
     store_of(lake / FOLDER).sync()
 
 
 def verified(lake: Location) -> Verified:
     """The last verification that `note_verified` stored. OSError."""
     try:
-        release, ordered = json.loads(store_of(lake).read(_VERIFIED))
-        return Verified(release, Place(*ordered))
+        release, ordered, clean = json.loads(store_of(lake).read(_VERIFIED))
+        return Verified(release, Place(*ordered), clean)
     except (FileNotFoundError, ValueError, TypeError):
         return NOT_VERIFIED
 
 
 def awaited(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, int]:
-    """The newest release in each datacenter's lake, where that awaits a verification of it (R4)."""
+    """The newest release in each datacenter's lake, where that awaits a verification of it (R4, E11)."""
     found: dict[str, int] = {}
     for name in datacenters:
         with suppress(OSError):
             newest = latest(pipeline.datacenters[name].lake)
-            if newest is not None and newest.set_back is not None and name in newest.set_back.awaits:
+            awaits = () if newest is None or newest.set_back is None else newest.set_back.awaits
+            if newest is not None and (name in awaits or any(one.foreign for one in newest.parts.values())):
                 found[name] = newest.number
     return found
 

@@ -7,7 +7,7 @@ batches without claims count too. `parts` counts the rows of these places in the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from photon.process.clock import in_utc
@@ -29,6 +29,12 @@ from photon.releases.release import (
     Verified,
     covers,
 )
+from photon.storage.changes import NO_COMMIT
+from photon.storage.foreign_commits import MOST_LOOKED_AT, ForeignCommits
+
+# Commits, also of batches without rows, make a release now and then: so who looks for those of others from
+# outside has few entries to read, and no entry that is needed grows old.
+LOOKED_APART = MOST_LOOKED_AT // 2
 
 
 def closed_places(view: View) -> dict[str, Place]:
@@ -60,7 +66,8 @@ class Counted:
     """A part as its lake has it now, without a statement, and what has become of the part before.
 
     `lost`: why the lake lacks some of that, `lost_beyond` a place; empty if it does not. `lost_from_us`: the
-    first event time of what it lacks, None: nobody knows.
+    first event time of what it lacks, None: nobody knows. `verified`: with which release the last
+    verification began that found nothing wrong with it.
     """
 
     part: Part
@@ -68,6 +75,7 @@ class Counted:
     lost: str = ""
     lost_beyond: Place = NOTHING
     lost_from_us: int | None = None
+    verified: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,7 @@ def next_release(sight: Sight, now_us: int) -> Release | None:
     if sight.last is None and not any(part.rows or part.statement for part in parts.values()):
         return None  # the first one has something to read: a join that has just begun is none
     number, made_us = last.number + 1, max(now_us, last.made_us + 1)
+    parts = {name: _numbered(part, number) for name, part in parts.items()}
     set_back = _set_back(last, sight, number, parts, gone, is_believed)
     notes = _notes(last, sight, gone, set_back)
     made = Release(
@@ -122,7 +131,20 @@ def _news(release: Release) -> tuple[object, ...]:
 
 def _news_of(part: Part) -> tuple[object, ...]:
     sides = {name: min(batch, part.place_in(name).batch) for name, batch in part.side_batches.items()}
-    return part.place.epoch, sides, part.rows, part.statement, part.unmatched_up_to_us, part.unread
+    looked = {table: one.version // LOOKED_APART for table, one in part.looked.items()}
+    rows = (part.place.epoch, sides, part.rows, looked, part.foreign)
+    return *rows, part.statement, part.unmatched_up_to_us, part.unread
+
+
+def _numbered(part: Part, number: int) -> Part:
+    """The part; what others have done that no release has shown is of this one."""
+    new = [replace(one, release=number) if one.release == NO_COMMIT else one for one in part.foreign]
+    return replace(part, foreign=tuple(new))
+
+
+def open_after(facts: Iterable[ForeignCommits], verified: int) -> tuple[ForeignCommits, ...]:
+    """Those that a verification leaves open: it began before they were shown (E11)."""
+    return tuple(one for one in facts if one.release == NO_COMMIT or one.release > verified)
 
 
 def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
@@ -133,7 +155,8 @@ def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
         if before is None:
             parts[name] = one.part
         elif one.part.place >= before.place or one.lost:
-            parts[name] = replace(one.part, statement=before.statement, unread=before.unread)
+            foreign, said = open_after(one.part.foreign, one.verified), before.statement
+            parts[name] = replace(one.part, statement=said, unread=before.unread, foreign=foreign)
     return parts
 
 
@@ -215,6 +238,8 @@ def _set_back(
         old = replace(old, awaits=tuple(name for name in old.awaits if name != sight.datacenter))
     left = {name: "is gone" for name in gone if name in last.parts}
     left |= {name: "was put back" for name, one in sight.counted.items() if one.lost and name in last.parts}
+    changed = _newly_changed(last, parts, number)
+    left |= {name: "was changed by others" for name in changed if name not in left}
     if not left:
         return old if old is not None and old.awaits else None
     why = [f"the lake of datacenter {name} {what}" for name, what in sorted(left.items())]
@@ -224,6 +249,15 @@ def _set_back(
     known_us = [time_us for time_us in times_us if time_us is not None]
     to_us = min(known_us) if len(known_us) == len(times_us) else None
     return SetBack(to_us, number, tuple(sorted(parts)), "; ".join(why))
+
+
+def _newly_changed(last: Release, parts: Mapping[str, Part], number: int) -> list[str]:
+    """The datacenters of which a release first shows that others took joined rows."""
+    return [
+        name
+        for name, part in parts.items()
+        if name in last.parts and any(one.release == number and one.took_joined_rows for one in part.foreign)
+    ]
 
 
 def _left_from_us(before: Part, counted: Counted | None) -> int | None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
+from itertools import chain
 from typing import cast
 
 from deltalake import DeltaTable
@@ -14,15 +15,17 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.registry.register import Register
+from photon.releases import copies
 from photon.releases.files import rows_within, share_of
 from photon.releases.finding import kept_releases
 from photon.releases.making import Counted, lost_from_us
 from photon.releases.release import NOTHING, Note, Part, Place, Release
 from photon.releases.unmatched_runs import last_run, with_last_run
-from photon.storage.changes import commits_of_others, last_of_others
-from photon.storage.columns import TableName
+from photon.storage.changes import Commit, commit_at
+from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable
+from photon.storage.foreign_commits import ForeignCommits, ForeignCommitWatch, table_gone, together
 from photon.storage.replaced_files import rebuild_app
 from photon.storage.tables import OutputTable, app_id, batch_of
 
@@ -30,7 +33,7 @@ log = logging.getLogger(__name__)
 
 READ_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined")  # beside the joined rows
 UNMATCHED: TableName = "unmatched"
-MOST_NOTES = 10  # a datacenter may add so many: a release has room for some hundred
+Others = dict[str, tuple[ForeignCommits, ...]]  # commits of others, by table
 
 
 @dataclass
@@ -42,8 +45,7 @@ class LakeCounter:
     _tables: dict[TableName, OutputTable] = field(default_factory=dict)
     # The last look and its result: of batches without rows no release is made, and each would count anew.
     _counted: tuple[tuple[object, ...], Counted] | None = None
-    # Commits of others, since a version and up to another one.
-    _others: tuple[int, int, tuple[str, ...]] = (-1, -1, ())
+    _watches: dict[TableName, ForeignCommitWatch] = field(default_factory=dict)
 
     def count(self, before: Part | None, closed: Place) -> Counted:
         """The part up to what is closed, as far as the table has it; `before`: the part of the last release.
@@ -59,8 +61,10 @@ class LakeCounter:
                 place = self._place(handle, closed)
             last = last_run(self.lake)
             sides = self._sides()
-            versions = {name: table.load().version() for name, table in sides.items()}
-            look = (before, handle.version(), place, last, versions)
+            versions = {name: table.load().version() for name, table in self._there().items()}
+            versions["joined_events"] = handle.version()  # of which rows are counted
+            verified = -1 if before is None or not before.foreign else copies.verified(self.lake).clean
+            look = (before, place, last, versions, verified)
             if self._counted is not None and self._counted[0] == look:
                 return self._counted[1]
             files = DataFiles(handle).all()
@@ -81,39 +85,86 @@ class LakeCounter:
             kept = [name for name in sides if name != UNMATCHED or name in part.side_batches]
             side_rows: dict[str, int] = {name: _rows_of(sides[name], side_files[name], part) for name in kept}
             part = replace(part, side_rows=side_rows)
-            notes: tuple[Note, ...] = ()
-            if before is not None and not lost:
-                notes, lost = self._changed(before, part, files)
-                notes = (*notes, *self._side_changes(before, side_files))
+            part, notes, lost = self._with_others(before, part, files, side_files, versions, lost)
             if run_lost and not lost:
                 notes = (*notes, Note("unmatched put back", self.datacenter, run_lost))
             has = place if before is None else self._reached(handle, before.place.epoch)
         # A start that began an epoch since has fenced those that an older copy lacks, at batch 0.
-        counted = Counted(part, notes, lost, has if has.batch else NOTHING)
+        counted = Counted(part, notes, lost, has if has.batch else NOTHING, verified=verified)
         self._counted = (look, counted)
         return counted
 
     def _table(self, name: TableName) -> OutputTable:
         return self._tables.setdefault(name, OutputTable(self.lake, name))
 
-    def _sides(self) -> dict[TableName, OutputTable]:
-        """The side tables that are there."""
-        tables = {name: self._table(name) for name in (*READ_TABLES, UNMATCHED)}
-        return {name: table for name, table in tables.items() if table.exists()}
+    def _there(self) -> dict[TableName, OutputTable]:
+        """The tables that are there."""
+        tables = map(self._table, TABLE_COLUMNS)
+        return {table.name: table for table in tables if table.exists()}
 
-    def _side_changes(self, before: Part, there: Mapping[TableName, Sequence[DataFile]]) -> Iterator[Note]:
+    def _sides(self) -> dict[TableName, OutputTable]:
+        """The side tables of which a release has rows, as far as they are there."""
+        return {name: table for name, table in self._there().items() if name in (*READ_TABLES, UNMATCHED)}
+
+    def _with_others(
+        self,
+        before: Part | None,
+        part: Part,
+        files: Iterable[DataFile],
+        side_files: Mapping[TableName, Sequence[DataFile]],
+        versions: Mapping[TableName, int],
+        lost: str,
+    ) -> tuple[Part, tuple[Note, ...], str]:
+        """The part with what others have done to the tables since the last release, and how it is told.
+
+        Of an older copy it is not known: that its lake was put back says more.
+        """
+        if lost:
+            now = {str(name): commit_at(self.lake / name, version) for name, version in versions.items()}
+            return replace(part, looked=now, foreign=before.foreign if before else ()), (), lost
+        looked, others = self._look({} if before is None else before.looked, versions)
+        part, notes = replace(part, looked=looked), tuple[Note, ...]()
+        if before is not None:
+            notes, lost = self._changed(before, part, files, others)
+            if lost:
+                return replace(part, foreign=before.foreign), (), lost
+            notes = (*notes, *self._side_changes(before, side_files, others))
+        had = () if before is None else before.foreign
+        new = (one for one in chain.from_iterable(others.values()) if one.kind != "rewrote")
+        return replace(part, foreign=together((*had, *new))), notes, ""
+
+    def _look(
+        self, known: Mapping[str, Commit], versions: Mapping[TableName, int]
+    ) -> tuple[dict[str, Commit], Others]:
+        """How far commits of others were looked for by now, in each table, and those found since `known`."""
+        looked: dict[str, Commit] = {}
+        found: Others = {}
+        for name, version in versions.items():
+            watch = ForeignCommitWatch(self.lake / name, self.datacenter, name)
+            watch = self._watches.setdefault(name, watch)
+            found[name] = watch.look(known.get(name, Commit()), version)
+            looked[name] = watch.through
+        found |= {name: (table_gone(name, known[name]),) for name in known.keys() - versions.keys()}
+        return looked, found
+
+    def _side_changes(
+        self, before: Part, there: Mapping[TableName, Sequence[DataFile]], others: Others
+    ) -> Iterator[Note]:
         """Tell of side tables that have other rows up to the place of the last release than it had.
 
-        `there`: the files of those that are there.
+        `there`: the files of those that are there. `others` is left with what has changed rows.
         """
-        for name, had in before.side_rows.items():
-            table = self._table(cast(TableName, name))
-            rows = _rows_of(table, there.get(table.name, ()), before)
-            if rows != had:
-                is_there = table.name in there
-                others = last_of_others(table.folder, table.load().version()) if is_there else ""
+        for name in sorted({*before.side_rows, *others} - {"joined_events"}):
+            table, had = self._table(cast(TableName, name)), before.side_rows.get(name)
+            rows = had if had is None else _rows_of(table, there.get(table.name, ()), before)
+            others[name] = _counted_as(others.get(name, ()), rows != had)
+            if not others[name] and rows == had:
+                continue
+            by = f" (others made {', '.join(map(str, others[name]))})" if others[name] else ""
+            changed = f"rows of {table.folder} were changed"
+            if had is not None and rows != had:
                 changed = f"{had:,} rows of {table.folder} up to {before.place_in(name)} are {rows:,} now"
-                yield Note("side rows changed by others", self.datacenter, f"{changed}{others}")
+            yield Note("side rows changed by others", self.datacenter, f"{changed}{by}")
 
     def _place(self, handle: DeltaTable, closed: Place) -> Place:
         """The last place that is closed and that the table has; of an epoch that is over, all that it has."""
@@ -147,12 +198,17 @@ class LakeCounter:
         found, had = f"{has}, replacement {rebuilt}", f"{before.place}, replacement {before.rebuilt}"
         return f"the table {joined.folder} is at {found}, and was at {had}: its lake was put back"
 
-    def _changed(self, before: Part, part: Part, files: Iterable[DataFile]) -> tuple[tuple[Note, ...], str]:
-        """Tell what has become of the rows that the last release had, and why some are lost, if they are."""
+    def _changed(
+        self, before: Part, part: Part, files: Iterable[DataFile], others: Others
+    ) -> tuple[tuple[Note, ...], str]:
+        """Tell what has become of the rows that the last release had, and why some are lost, if they are.
+
+        `others` is left with what has changed rows.
+        """
         joined, is_rebuilt = self._table("joined_events"), part.rebuilt > before.rebuilt
         folder, rows = joined.folder, rows_within(joined.store, files, before.place)
-        commits = self._changed_by_others(folder, before.version, part.version)
         is_told = is_rebuilt or rows == before.rows
+        found = others["joined_events"] = _counted_as(others["joined_events"], not is_told)
         changed = f"{before.rows:,} rows of {folder} up to {before.place} are {rows:,} now"
         nobody = f"{changed}, and no commit in its log says by whom"
         notes: list[Note] = []
@@ -160,25 +216,21 @@ class LakeCounter:
             which = f"replacements {before.rebuilt + 1} to {part.rebuilt}"
             says = f"backfills of datacenter {self.datacenter} have made rows again ({which})"
             notes.append(Note("rebuilt", self.datacenter, says))
-        if commits:
-            what = f"rows of {folder} were changed" if is_told else changed
-            says = f"{what} by {', '.join(commits[:MOST_NOTES])}"
-            notes.append(Note("changed by others", self.datacenter, says))
-        elif not is_told and rows < before.rows:
+        if not is_told and rows < before.rows and all(one.kind == "replaced" for one in found):
             return (), f"{nobody}: its lake was put back"  # an older copy, and what it lacks was fenced since
+        if found:
+            what = f"rows of {folder} were changed" if is_told else changed
+            says = f"{what} by {', '.join(map(str, found))}"
+            notes.append(Note("changed by others", self.datacenter, says))
         elif not is_told:
             notes.append(Note("changed by others", self.datacenter, nobody))
         return tuple(notes), ""
 
-    def _changed_by_others(self, folder: Location, since: int, version: int) -> tuple[str, ...]:
-        """The commits of others between two versions that changed rows; each entry is read once."""
-        if self._others[0] != since:
-            self._others = (since, since, ())
-        _, through, found = self._others
-        others = commits_of_others(folder, range(through + 1, version + 1))
-        found = (*found, *(str(one) for one in others if one.has_changed_rows))
-        self._others = (since, version, found)
-        return found
+
+def _counted_as(found: Sequence[ForeignCommits], differs: bool) -> tuple[ForeignCommits, ...]:
+    """What others have done, where files that they rewrote have as many rows as before, or not."""
+    kept = (one for one in found if one.kind != "rewrote" or differs)
+    return together(replace(one, kind="took") if one.kind == "rewrote" else one for one in kept)
 
 
 Count = Callable[[LakeCounter, Part | None, Place], Counted]

@@ -30,10 +30,10 @@ from photon.releases.finding import (
 )
 from photon.releases.release import Part, Place, Release
 from photon.storage.archived_log import commits
-from photon.storage.changes import last_of_others
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable, columns_in_files, lake_errors
+from photon.storage.foreign_commits import last_of_others
 from photon.storage.mended_letters import MENDED_LETTERS
 from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, rebuild_app
 from photon.storage.replacing import NUMBER_METADATA, data_files
@@ -168,7 +168,7 @@ class OpenRelease:
         files = self._files_at(datacenter, table, handle, part)
         found = rows_within(table.store, files.values(), part.place)
         if found != part.rows:
-            others = last_of_others(table.folder, handle.version(), part.version)
+            others = last_of_others(table, datacenter, handle.version(), part.version)
             rows = counted(found, "row")
             why = f"{table.folder} has {rows} up to {part.place}, and must have {part.rows:,}{others}"
             raise self._changed(datacenter, why)
@@ -182,7 +182,7 @@ class OpenRelease:
         place, expected = part.place_in(side.name), part.side_rows.get(side.name)
         if expected is None or (found := rows_within(side.store, files, place)) == expected:
             return
-        others = last_of_others(side.folder, version)
+        others = last_of_others(side, datacenter, version)
         why = f"{side.folder} has {found:,} rows up to {place}, and must have {expected:,}{others}"
         raise self._changed(datacenter, why, side.name)
 
@@ -223,7 +223,7 @@ class OpenRelease:
                 said = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)
                 done = [one for one in done if one.name == said]
             if len(done) != 1:
-                others = last_of_others(table.folder, handle.version(), part.version)
+                others = last_of_others(table, datacenter, handle.version(), part.version)
                 why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
                 raise self._changed(datacenter, why)
             files = before(files, done[0])

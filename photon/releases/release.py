@@ -14,8 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS, in_utc
+from photon.storage.changes import Commit
+from photon.storage.foreign_commits import ForeignCommits
 
-FORMAT = 2
+FORMAT = 3
 MOST_GAP_US = 24 * 3_600 * MICROSECONDS  # so that releases of joins once a day grow old as days go by
 REFILL_GAP = 1_000  # numbers: some may have been decided in the lost registry that no lake has a copy of
 
@@ -64,11 +66,13 @@ class Verified(NamedTuple):
     """A datacenter's verification that began with a release and found no event without a row.
 
     Or it has ordered all that it found: then only statements made after a later batch than `ordered` count,
-    for these wait until all orders are taken up.
+    for these wait until all orders are taken up. `clean`: the last verification that found nothing wrong at
+    all began with this release; only that ends what is open about commits of others (E11).
     """
 
     release: int
     ordered: Place = NOTHING
+    clean: int = -1
 
 
 NOT_VERIFIED = Verified(-1)
@@ -85,6 +89,8 @@ class Part:
     last run, primaries before it that had come have joined rows, or rows in `unmatched`. That run went by
     release `unmatched_release`, and its logs were read as of `unmatched_read_us`. `unread`: so many files of
     its logs are there and not read, as it said last; a statement of before holds, and none goes further.
+    `looked`: up to which
+    commit of each table somebody has looked for those of others; `foreign`: those that nobody has decided on.
     """
 
     place: Place
@@ -101,6 +107,8 @@ class Part:
     unmatched_read_us: int | None = None
     side_rows: Mapping[str, int] = field(default_factory=dict)
     unread: int = 0
+    looked: Mapping[str, Commit] = field(default_factory=dict)
+    foreign: tuple[ForeignCommits, ...] = ()
 
     def place_in(self, table: str) -> Place:
         """The last rows of one of the datacenter's tables that count."""
@@ -240,6 +248,10 @@ def decode_release(value: bytes, where: str = "a release") -> Release:
 
 def _part(stored: Mapping[str, Any]) -> Part:
     place, statement = Place(*stored["place"]), stored["statement"]
-    return Part(
-        **{**stored, "place": place, "statement": None if statement is None else Statement(**statement)}
-    )
+    read = {
+        "place": place,
+        "statement": None if statement is None else Statement(**statement),
+        "looked": {table: Commit(**one) for table, one in stored["looked"].items()},
+        "foreign": tuple(ForeignCommits(**one) for one in stored["foreign"]),
+    }
+    return Part(**{**stored, **read})

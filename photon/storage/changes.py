@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from photon.pipeline.location import Location
-from photon.storage.archived_log import LogEntries, info_of
+from photon.storage.archived_log import LogEntries
 from photon.storage.store import store_of
-from photon.storage.tables import APP_METADATA
 
 NO_COMMIT = -1
-COMMITS_SEARCHED = 1_000  # for one of others, where nobody knows since when
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +77,6 @@ def changed_since(folder: Location, since: Commit, version: int | None) -> Chang
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOfOthers:
-    """A commit with data files that is none of Photon's; one that only rewrote files changed no row."""
-
-    version: int
-    operation: str
-    has_changed_rows: bool
-
-    def __str__(self) -> str:
-        return f"{self.operation} in version {self.version}"
-
-
-def commits_of_others(folder: Location, versions: Iterable[int]) -> Iterator[CommitOfOthers]:
-    """The commits of others among these versions, as far as the log or its archive has them. OSError."""
-    entries = LogEntries(folder)
-    for version in versions:
-        try:
-            actions = entries.actions(version)
-        except FileNotFoundError:
-            continue
-        info = info_of(actions)
-        files = [action[kind] for action in actions for kind in ("add", "remove") if kind in action]
-        if APP_METADATA not in info and files:
-            has_changed_rows = any(file["dataChange"] for file in files)
-            yield CommitOfOthers(version, str(info.get("operation", "a commit")), has_changed_rows)
-
-
 def _changes(entries: Iterable[bytes]) -> ChangedFiles | None:
     """The files that these commits changed, by path in the table's folder; None with deletion vectors."""
     added: dict[str, None] = {}
@@ -126,10 +97,3 @@ def _changes(entries: Iterable[bytes]) -> ChangedFiles | None:
             else:
                 removed[path] = None
     return ChangedFiles(tuple(added), tuple(removed))
-
-
-def last_of_others(folder: Location, version: int, since: int | None = None) -> str:
-    """Tell of the newest commit that is not Photon's, behind `since` or among the last ones; or empty."""
-    first = max(0, version - COMMITS_SEARCHED) if since is None else since
-    newest = next(commits_of_others(folder, range(version, first, -1)), None)
-    return "" if newest is None else f" (others made {newest})"

@@ -46,7 +46,7 @@ def test_a_release_is_read_as_it_was_stored(release: Release) -> None:
 
 def test_a_release_of_a_newer_photon_is_refused_and_never_misread() -> None:
     with pytest.raises(FormatTooNew, match="release 5"):
-        decode_release(encode_release(BOTH).replace(b'"format": 2', b'"format": 3'), "release 5")
+        decode_release(encode_release(BOTH).replace(b'"format": 3', b'"format": 4'), "release 5")
 
 
 def test_a_release_that_was_stored_before_side_rows_were_counted_is_read() -> None:

@@ -129,7 +129,7 @@ def test_when_rows_left_a_run_counts_that_went_by_a_release_without_them() -> No
 
 def test_a_release_with_unmatched_primaries_is_not_misread_by_older_versions() -> None:
     release = Release(8, 900, "east", {"east": counted(None, run(3)), "west": PART})
-    assert json.loads(encode_release(release))["format"] == 2
+    assert json.loads(encode_release(release))["format"] == 3
     assert decode_release(encode_release(release)) == release
 
 
