@@ -76,7 +76,6 @@ def test_a_commit_is_photons_if_photon_could_have_made_it_here_next(
 
 
 def test_what_photon_commits_to_its_tables_is_its_own(world: World) -> None:
-    world.backfill()
     plan_compaction(world.pipeline, "east", world.clock, least_files=2).apply()
     (world.state() / "dispatcher.sqlite").unlink()
     world.forget()
@@ -142,16 +141,6 @@ def test_a_deleted_row_is_found_past_a_feature_that_nobody_can_read(world: World
     info = {"commitInfo": {"operation": "DELETE", "timestamp": 1_000}}
     commit(folder, [info, {"remove": REMOVE}, {"add": {**ADD, "deletionVector": vector}}])
     assert found(world, since) == [("took", 1)]
-
-
-def test_each_entry_is_read_once_while_a_look_follows_on_another(world: World) -> None:
-    since, folder = now(world), folder_of(world)
-    watch = ForeignCommitWatch(folder, "east", "joined_events")
-    DeltaTable(str(folder)).delete("_event_id = 'c0'")
-    first = watch.look(since, last_version(folder))
-    (folder / "_delta_log" / f"{since.version + 1:020d}.json").rename(world.folder / "away")
-    commit(folder, [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}])
-    assert watch.look(since, last_version(folder)) == first
 
 
 def test_facts_of_one_kind_are_one_however_many_there_are() -> None:
