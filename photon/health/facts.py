@@ -30,6 +30,7 @@ from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
 from photon.errors import FormatTooNew
 from photon.health.feed import FeedSeen, look_at_feed
+from photon.health.foreign_commits import look_at_foreign_commits
 from photon.health.lakes import (
     Tables,
     has_rows_without_state,
@@ -53,6 +54,7 @@ from photon.state.losses import Losses, acknowledged_counts, lost_files, open_lo
 from photon.state.view import StateView, open_view
 from photon.storage.append_table import AppendTable
 from photon.storage.delta import LakeUnavailable
+from photon.storage.foreign_commits import ForeignCommits
 
 # Nobody is at work for so long, although there is work, or a process gives no sign of life: a shift that is
 # killed or hangs for 10 s is replaced within some 20 s, so that half a minute is no hiccup.
@@ -142,6 +144,7 @@ class Facts:
     columns: tuple[str, ...] = ()  # names in the newest foreign lines, where none has a key
     unmatched: UnmatchedSeen | None = None  # of the datacenter that writes unmatched primaries
     feed: FeedSeen | None = None  # of its primary log; None: no feed writes it, or each look there costs
+    foreign_commits: tuple[ForeignCommits, ...] = ()  # of others, that nobody has decided on
     overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one
 
     @property
@@ -312,6 +315,7 @@ def gather(
         refused_orders=orders_of(folder, now_us).refused,
         uncompacted=uncompacted(pipeline, datacenter) if view.epoch is not None else "",
         columns=_foreign_columns(pipeline, datacenter, view) if has_no_key else (),
+        foreign_commits=look_at_foreign_commits(pipeline, datacenter, decisions.retired),
         unmatched=look_at_unmatched(pipeline, datacenter, decisions, view, now_us) if asks_lake else None,
         feed=look_at_feed(pipeline, datacenter) if asks_lake else None,
         overdue=_overdue(pipeline, datacenter, view),

@@ -22,6 +22,7 @@ from photon.health.at_work import if_lost, judge_waiting, judge_works
 from photon.health.bad_records import judge_conflicting, judge_dead_letters, judge_unjoinable
 from photon.health.facts import Facts
 from photon.health.feed import judge_feed
+from photon.health.foreign_commits import judge_foreign_commits
 from photon.health.measures import (
     BACKLOG_ERROR_BYTES,
     BACKLOG_WARN_BYTES,
@@ -60,8 +61,10 @@ def all_verdicts(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, 
     there one on a verification that is yet to come.
     """
     name = facts.datacenter
-    if facts.decision == "retired":  # for good: what it lacks is nobody's work any more
-        return dict.fromkeys(_JUDGES, (Verdict("ok", f"{name} is retired, as people have decided"),))
+    if facts.decision == "retired":  # for good: what it lacks is nobody's work any more, but its rows count
+        verdict = Verdict("ok", f"{name} is retired, as people have decided")
+        others = judge_foreign_commits(name, facts.foreign_commits, pipeline)
+        return {promise: (others if others and promise == "verified" else verdict,) for promise in _JUDGES}
     verdicts = dict[str, tuple[Verdict, ...]]()
     for promise, judge_one in _JUDGES.items():
         if promise in WITHOUT_STATE or not facts.growth.state_unreadable:
@@ -284,6 +287,14 @@ def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | Seq
     return Verdict(level, says, "" if level == "ok" else remedy, f"was verified at {at}, long ago")
 
 
+def _rows_are_right(facts: Facts, memory: Memory, pipeline: Pipeline) -> Sequence[Verdict]:
+    """What verification says, after what others did since: that is known at once."""
+    found = _verified(facts, memory, pipeline)
+    others = judge_foreign_commits(facts.datacenter, facts.foreign_commits, pipeline)
+    said = (found,) if isinstance(found, Verdict) else found
+    return (others, *said) if others is not None else said
+
+
 _JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
         "works": judge_works,
@@ -296,7 +307,7 @@ _JUDGES: Mapping[str, Judge] = MappingProxyType(
         "conflicting": judge_conflicting,
         "nothing_lost": _nothing_lost,
         "clock": _clock,
-        "verified": _verified,
+        "verified": _rows_are_right,
     }
 )
 # Planned work may be on the disk of its logs, too.

@@ -128,6 +128,7 @@ class DatacenterStatus:
             "watermark_us": facts.state.watermark_us,
             "watermark_lag_seconds": facts.growth.lag_seconds,
             "lost": facts.lost.as_dict(),
+            "foreign_commits": [one.as_dict() for one in facts.foreign_commits],
             **unread_as_dict(facts.unread_files),
             "passed_over": list(facts.passed_over),
             "primary": asdict(self.primary),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -144,6 +144,18 @@ def verified(lake: Location) -> Verified:
         return Verified(release, Place(*ordered), clean)
     except (FileNotFoundError, ValueError, TypeError):
         return NOT_VERIFIED
+
+
+def clean_release(pipeline: Pipeline, datacenter: str, retired: Collection[str]) -> int:
+    """With which release a verification began that found nothing wrong: of a retired one all others'."""
+    of = [datacenter] if datacenter not in retired else pipeline.datacenters.keys() - {*retired}
+    found = [NOT_VERIFIED.clean] if not of else []
+    for name in of:
+        try:
+            found.append(verified(pipeline.datacenters[name].lake).clean)
+        except OSError:
+            return NOT_VERIFIED.clean
+    return min(found)
 
 
 def awaited(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, int]:

@@ -63,8 +63,7 @@ class LakeCounter:
             sides = self._sides()
             versions = {name: table.load().version() for name, table in self._there().items()}
             versions["joined_events"] = handle.version()  # of which rows are counted
-            verified = -1 if before is None or not before.foreign else copies.verified(self.lake).clean
-            look = (before, place, last, versions, verified)
+            look = (before, place, last, versions)
             if self._counted is not None and self._counted[0] == look:
                 return self._counted[1]
             files = DataFiles(handle).all()
@@ -90,7 +89,7 @@ class LakeCounter:
                 notes = (*notes, Note("unmatched put back", self.datacenter, run_lost))
             has = place if before is None else self._reached(handle, before.place.epoch)
         # A start that began an epoch since has fenced those that an older copy lacks, at batch 0.
-        counted = Counted(part, notes, lost, has if has.batch else NOTHING, verified=verified)
+        counted = Counted(part, notes, lost, has if has.batch else NOTHING)
         self._counted = (look, counted)
         return counted
 
@@ -258,6 +257,8 @@ def count_lakes(
         if last is not None and one.lost:
             kept = {one.number: one for one in kept_releases(pipeline)}
             one = replace(one, lost_from_us=lost_from_us(name, one.lost_beyond, last, kept))
+        if one.part.foreign:
+            one = replace(one, verified=copies.clean_release(pipeline, name, register.given_up))
         if one.part.table_id == register.tables.get(name):
             found[name] = one
     return found

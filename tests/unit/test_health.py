@@ -22,6 +22,7 @@ from photon.process.clock import MICROSECONDS
 from photon.state.losses import Losses
 from photon.state.outcomes import Counts
 from photon.state.view import StateView
+from photon.storage.foreign_commits import ForeignCommits
 from tests.simulation.world import World
 
 NOW_US = 1_800_000_000 * MICROSECONDS
@@ -130,6 +131,16 @@ def test_of_a_datacenter_that_people_have_retired_nothing_is_an_alarm(pipeline: 
     assert f"photon retire {pipeline.file} east" in dead["works"].remedy
     retired = verdicts(pipeline, facts(0, **lacking), facts(9_999, decision="retired", **lacking))
     assert {one.level for one in retired.values()} == {"ok"}
+
+
+@pytest.mark.parametrize("decision", ["", "on hold", "retired"])
+def test_what_others_did_to_tables_is_an_alarm_whatever_people_decided(
+    pipeline: Pipeline, decision: str
+) -> None:
+    took = ForeignCommits("joined_events", "took", 2, "DELETE", 7, 9)
+    found = verdicts(pipeline, facts(0, decision=decision, foreign_commits=(took,)))["verified"]
+    assert found.level == "error"
+    assert "DELETE in version 9, and 1 commit of others before it" in found.says
 
 
 def test_a_process_without_a_sign_of_life_is_named(pipeline: Pipeline) -> None:

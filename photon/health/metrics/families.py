@@ -15,6 +15,7 @@ from photon.health.status import DatacenterStatus
 from photon.health.verdict import LEVELS, worst
 from photon.process.clock import MICROSECONDS
 from photon.state.outcomes import OUTCOME_CLASSES
+from photon.storage.columns import TABLE_COLUMNS
 from photon.verification.availability.budget import Budget
 from photon.verification.report import MEANINGS
 
@@ -233,6 +234,16 @@ def _checks(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
             for check, verdicts in one.verdicts.items()
         ],
         "check",
+    )
+    yield gauge(
+        "foreign_commits",
+        "Commits of others to each table that changed rows, and that no verification has followed.",
+        [
+            ((name, table), sum(float(of.commits) for of in one.facts.foreign_commits if of.table == table))
+            for name, one in known.items()
+            for table in TABLE_COLUMNS
+        ],
+        "table",
     )
     verified = {name: one.facts.verified for name, one in known.items() if one.facts.verified is not None}
     yield gauge(

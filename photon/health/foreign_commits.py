@@ -1,0 +1,90 @@
+"""What others have committed to a datacenter's tables and nobody has decided on, seen from outside (E11).
+
+The newest release has what its makers saw. Behind that the tables' logs are read here, so it is known also
+where no join runs, or releases are made once a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import lru_cache, partial
+from pathlib import Path
+
+from photon.errors import UserError
+from photon.health.verdict import Verdict
+from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
+from photon.process.in_time import NotInTime, Repeated
+from photon.releases import copies
+from photon.releases.finding import asked_of_lakes
+from photon.releases.making import open_after
+from photon.releases.release import Part
+from photon.storage.columns import TABLE_COLUMNS, TableName
+from photon.storage.delta import LOG_FOLDER
+from photon.storage.foreign_commits import MOST_LOOKED_AT, ForeignCommits, ForeignCommitWatch, together
+
+ANSWERS_WITHIN_SECONDS = 2.0  # `photon status` asks each lake in turn, and is to answer within 5 s
+STANDS_SECONDS = 10.0  # what a look has found, where the next one takes longer
+MOST_WATCHED = 64  # tables, between looks
+
+
+def look_at_foreign_commits(
+    pipeline: Pipeline, datacenter: str, retired: Collection[str]
+) -> tuple[ForeignCommits, ...]:
+    """What others have done; nothing while the lake can't be read, which other facts tell."""
+    question = partial(_look, pipeline, datacenter, frozenset(retired))
+    try:
+        return _looks_at(pipeline.datacenters[datacenter].lake).answer(question, ANSWERS_WITHIN_SECONDS)
+    except (NotInTime, UserError, OSError):
+        return ()
+
+
+def judge_foreign_commits(
+    datacenter: str, found: tuple[ForeignCommits, ...], pipeline: Pipeline
+) -> Verdict | None:
+    """An error until a verification behind them finds nothing wrong."""
+    if not found:
+        return None
+    says = "; ".join(one.sentence for one in found)
+    remedy = (
+        f"photon recover {pipeline.typed} joins again what is missing (under Dagster the job recovery), and "
+        f"photon verify {pipeline.typed} ends this once nothing is wrong. Rows that others added are theirs "
+        "to delete"
+    )
+    short = "has tables that others changed"
+    return Verdict("error", f"{datacenter}: {says}", remedy, short, names=tuple(map(str, found)))
+
+
+def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple[ForeignCommits, ...]:
+    lake = pipeline.datacenters[datacenter].lake
+    newest = copies.latest(lake)
+    if datacenter in retired:  # nobody stores copies in its lake any more
+        found, _ = asked_of_lakes(pipeline, copies.latest)
+        newest = max(found.values(), key=lambda one: one.number, default=newest)
+    part = None if newest is None else newest.parts.get(datacenter)
+    if part is None:
+        return ()
+    known = open_after(part.foreign, copies.clean_release(pipeline, datacenter, retired))
+    if not isinstance(lake, Path):  # in a store each listing costs: the join looks
+        return known
+    return together((*known, *_behind(datacenter, lake, part)))
+
+
+def _behind(datacenter: str, lake: Path, part: Part) -> Iterator[ForeignCommits]:
+    """What others have committed since the release was counted."""
+    for table in TABLE_COLUMNS:
+        known, watch = part.looked.get(table), _watch(lake, datacenter, table)
+        entries = [int(entry.stem) for entry in (lake / table / LOG_FOLDER).glob("[0-9]*[0-9].json")]
+        # Without a table, its light says so.
+        if known is not None and entries and max(entries) - known.version <= MOST_LOOKED_AT:
+            yield from (one for one in watch.look(known, max(entries)) if one.kind != "rewrote")
+
+
+@lru_cache(MOST_WATCHED)
+def _looks_at(lake: Location) -> Repeated[tuple[ForeignCommits, ...]]:
+    return Repeated(STANDS_SECONDS)
+
+
+@lru_cache(MOST_WATCHED)
+def _watch(lake: Path, datacenter: str, table: TableName) -> ForeignCommitWatch:
+    return ForeignCommitWatch(lake / table, datacenter, table)
