@@ -56,6 +56,7 @@ class Line:
     fault: Fault | None = None
     next_stream: bool = False  # written to the stream after that of its place
     lags_s: tuple[float, ...] = ()  # how much later each datacenter gets its copy; empty: none does
+    logged_s: float | None = None  # the time that it carries as `logged_at`; None: when it is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,10 @@ def _click_without_key(cast: Cast) -> tuple[Line, ...]:
 
 def _click_twice(next_stream: bool) -> Tell:
     def tell(cast: Cast) -> tuple[Line, ...]:
-        again = cast.line(cast.click, cast.click.time_s + cast.gap_s(), next_stream=next_stream)
-        return cast.line(cast.query), cast.line(cast.click), again
+        # The same bytes twice: another `logged_at` would make a conflicting record of each duplicate.
+        once = cast.line(cast.click, logged_s=cast.click.time_s)
+        again = replace(once, at_s=once.at_s + cast.gap_s(), next_stream=next_stream)
+        return cast.line(cast.query), once, again
 
     return tell
 

@@ -183,8 +183,11 @@ class Traffic:
         while lagging:
             yield Delivery(*heapq.heappop(lagging))
 
-    def render_line(self, line: Line, start_us: int, logged_at_us: int) -> bytes:
-        """The bytes of a line, the same in every datacenter."""
+    def render_line(self, line: Line, start_us: int, now_us: int | None = None) -> bytes:
+        """The bytes of a line, the same in every datacenter. `now_us`: when it is written; None: in time."""
+        at_s = line.at_s if line.logged_s is None else line.logged_s
+        planned_us = start_us + round(at_s * MICROSECONDS)
+        logged_at_us = planned_us if now_us is None or line.logged_s is not None else now_us
         format = self.primary_format if isinstance(line.event, Query) else self.foreign_format
         return render(line, format, start_us, logged_at_us)
 
@@ -197,8 +200,7 @@ class Traffic:
         with TrafficWriter(self, folder, logs) as writer:
             for delivery in self.deliveries():
                 line = delivery.line
-                logged_at_us = self.start_us + round(line.at_s * MICROSECONDS)
-                writer.put(delivery, self.render_line(line, self.start_us, logged_at_us))
+                writer.put(delivery, self.render_line(line, self.start_us))
 
     def pipeline_text(
         self, name: str = "search_clicks", more: str = "", places: Mapping[str, str] | None = None

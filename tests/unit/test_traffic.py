@@ -166,6 +166,17 @@ def test_a_click_logged_twice_in_one_file_is_in_one_stream_and_else_in_two(tmp_p
     assert (len(other), len({name for name, _ in other})) == (2, 2)
 
 
+def test_a_click_that_is_logged_twice_says_the_same_twice_also_live(tmp_path: Path) -> None:
+    traffic = small(ills={"click_twice_same_file": 2, "click_twice_other_file": 2})
+    traffic.write_all(tmp_path / "at once")
+    LiveTraffic(traffic, tmp_path / "live", ManualClock(1_800_000_000 * MICROSECONDS)).run()
+    for folder in (tmp_path / "at once", tmp_path / "live"):
+        clicks, _ = read_side(folder / "logs" / "east" / "clicks", "jsonl", "click_id")
+        twice = [one for one in clicks if "twice" in one["click_id"]]
+        assert len(twice) == 8
+        assert len({tuple(one.items()) for one in twice}) == 4
+
+
 def test_logs_that_are_there_are_not_appended_to(tmp_path: Path) -> None:
     small(ills={}).write_all(tmp_path)
     before = digests(tmp_path)
