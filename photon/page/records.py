@@ -13,18 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from photon.adapters import ROW_COLUMNS
 from photon.errors import UserError
 from photon.page.asking import Shared
 from photon.page.now import Offered
 from photon.page.refusals import BadRequest
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS, Clock
+from photon.process.clock import MICROSECONDS, Clock, in_us
 from photon.process.readable import readable
 from photon.state.database import StateReader
 from photon.state.timeline import EpochTimeline, read_timeline
 from photon.state.view import open_view
 from photon.state.waiting.reasons import NEVER_US, WHY
 from photon.storage.columns import text
+from photon.storage.data_files import DataFiles, pages_of_rows
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 
@@ -41,6 +43,7 @@ MOST_CONFLICTING = 20
 LINE_BYTES, LINE_CHARACTERS = 1_200, 300
 ROWS_AT_ONCE = 16_384  # rows with their lines are read by fewer
 LINES_AT_ONCE = 64
+_JOINED = pa.schema([ROW_COLUMNS.field(name) for name in ("_event_id", "_joined_at")])
 
 
 @dataclass
@@ -51,6 +54,7 @@ class RecordsOf:
     letters: Counter[tuple[int, str]] = field(default_factory=Counter)
     samples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by reason
     conflicting: list[dict[str, Any]] = field(default_factory=list)
+    joined: list[dict[str, Any]] = field(default_factory=list)  # the newest
     waiting: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -106,6 +110,7 @@ def together(found: Mapping[str, RecordsOf], hours: int, now_us: int) -> dict[st
                 counts.setdefault(reason, [0] * len(grid_us))[grid_us.index(at_us)] += count
     counts = with_others(counts)
     conflicting = [each for one in found.values() for each in one.conflicting]
+    joined = [each for one in found.values() for each in one.joined]
     return {
         "classes": {name: one.classes for name, one in found.items()},
         "dead_letters": {
@@ -121,6 +126,7 @@ def together(found: Mapping[str, RecordsOf], hours: int, now_us: int) -> dict[st
                 for reason, by_step in counts.items()
             ],
         },
+        "joined": sorted(joined, key=lambda one: -one["at_us"]),
         "conflicting": sorted(conflicting, key=lambda one: -(one["at_us"] or 0))[:MOST_CONFLICTING],
         "waiting": [each for one in found.values() for each in one.waiting],
         "problems": [f"{name}: {problem}" for name, one in found.items() for problem in one.problems],
@@ -147,6 +153,7 @@ def records_of(pipeline: Pipeline, datacenter: str, hours: int, clock: Clock) ->
                 return found
             found.classes = state.counts().as_dict()
             found.waiting = _waiting(state, datacenter)
+            epoch = state.epoch
         timelines = read_timeline(place.state, since_us)
     except (UserError, OSError) as error:
         found.problems.append(str(error))
@@ -154,6 +161,8 @@ def records_of(pipeline: Pipeline, datacenter: str, hours: int, clock: Clock) ->
     try:
         _find_letters(OutputTable(place.lake, "dead_letters"), datacenter, timelines, hours, since_us, found)
         found.conflicting = _conflicting(OutputTable(place.lake, "conflicting"), datacenter, timelines)
+        if epoch is not None:
+            found.joined = _newest(OutputTable(place.lake, "joined_events"), datacenter, epoch)
     except (UserError, OSError) as error:
         found.problems.append(str(error))
     return found
@@ -233,6 +242,21 @@ def _samples(dataset: ds.Dataset, wanted: ds.Expression, told: Mapping[str, Any]
             "line": readable((row["raw"] or b"")[:LINE_BYTES])[:LINE_CHARACTERS],
         }
         for row in rows.to_pylist()
+    ]
+
+
+def _newest(table: OutputTable, datacenter: str, epoch: str) -> list[dict[str, Any]]:
+    """One event of the file of its newest batch; none before there is one. LakeUnavailable."""
+    if not table.exists():
+        return []
+    with table.reading():
+        files = DataFiles(table.load()).of_epoch(epoch)
+        newest = max(files, key=lambda one: (one.last_batch or 0, -one.size_bytes), default=None)
+        pages = [] if newest is None else pages_of_rows(table.store, [newest], _JOINED, None, ROWS_AT_ONCE)
+        page = next(iter(pages), _JOINED.empty_table())
+    return [
+        {"datacenter": datacenter, "event_id": row["_event_id"], "at_us": in_us(row["_joined_at"])}
+        for row in page.slice(max(0, page.num_rows - 1)).to_pylist()
     ]
 
 

@@ -53,6 +53,7 @@ def datacenter(name: str, activity: str = "live", verdicts: list[Json] | None = 
         "says": f"{name} is {activity}",
         "commands": [],
         "is_well": not verdicts,
+        "unjudged": {},
         "verdicts": [*(verdicts or []), *well],
         "numbers": {
             "joined_per_second": 52.4,
@@ -225,6 +226,7 @@ def records() -> Json:
             "what_to_do": "photon dead-letters clicks/pipeline.yaml names them, and mends them",
             "commands": ["photon dead-letters clicks/pipeline.yaml"],
         },
+        "joined": [{"datacenter": "east", "event_id": "click-000990", "at_us": at(359)}],
         "conflicting": [
             {
                 "datacenter": "west",

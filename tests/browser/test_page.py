@@ -232,6 +232,52 @@ def test_a_phone_shows_all_of_a_row_and_the_beginning_of_a_long_id(browser: Brow
         expect(page.get_by_role("searchbox")).to_have_value(long_id)
 
 
+def test_on_a_phone_records_are_a_few_screens_and_the_rest_is_one_touch_away(
+    browser: Browser, canned: Canned
+) -> None:
+    (conflict,), (waits,) = canned.records["conflicting"], canned.records["waiting"]
+    ids = [f"click-{n:06}" for n in range(20)]
+    canned.records["conflicting"] = [conflict | {"event_id": one} for one in ids]
+    canned.records["waiting"] = [waits | {"reason": f"reason {n}"} for n in range(10)]
+    reason = canned.records["dead_letters"]["reasons"][0]
+    canned.records["dead_letters"]["reasons"] = [reason | {"reason": f"because {n}"} for n in range(20)]
+    with looking(browser, canned, "records", viewport=PHONE, has_touch=True) as page:
+        assert page.evaluate("document.documentElement.scrollHeight") < 4 * PHONE["height"]
+        expect(page.get_by_role("link", name=ids[-1])).to_be_hidden()
+        page.get_by_text("17 more rows").click()
+        expect(page.get_by_role("link", name=ids[-1])).to_be_visible()
+        page.get_by_text("17 more reasons").click()
+        expect(page.get_by_text("because 19")).to_be_visible()
+
+
+def test_who_knows_no_id_is_offered_some_events(browser: Browser, canned: Canned) -> None:
+    with looking(browser, canned, viewport=PHONE) as page:
+        page.get_by_role("link", name="An event").click()
+        offered = page.get_by_role("list", name="Some events")
+        expect(offered.get_by_role("listitem")).to_have_text(
+            [
+                "the latest that joined: click-000990",
+                "one that waits: click-000871",
+                "a dead letter: click-000981",
+            ]
+        )
+        offered.get_by_role("link", name="click-000871").click()
+        page.locator(".timeline").wait_for()
+        expect(page.get_by_role("searchbox")).to_have_value("click-000871")
+
+
+def test_as_many_promises_are_listed_as_are_said_to_hold(browser: Browser, canned: Canned) -> None:
+    """A promise with two verdicts is one promise, and one that nobody has looked at does not hold yet."""
+    east = datacenter("east", verdicts=[verdict("lag", "ok", "unmatched primaries are written in time")])
+    canned.show(east | {"unjudged": {"verified": "was never verified"}}, says="All is well")
+    with looking(browser, canned) as page:
+        page.get_by_text("4 of 5 promises hold").click()
+        kept = page.locator("details.kept li")
+        expect(kept).to_have_count(5)
+        expect(kept.filter(has_text="lag")).to_contain_text("in time; east is not behind")
+        expect(kept.last).to_have_text("… verified was never verified")
+
+
 def test_a_hold_says_since_when_it_lasts_and_how_it_ends(browser: Browser, canned: Canned) -> None:
     held = datacenter("west", "on hold") | {
         "says": "west is ON HOLD; resume it with photon resume clicks/pipeline.yaml west",

@@ -3,13 +3,14 @@
 import { el } from "./dom.js";
 import * as say from "./format.js";
 import { remedy } from "./now.js";
+import { eventLink } from "./records.js";
 
 const HINT = "Where is it, and why? All tables, waiting lists, logs and the registry are asked for its story.";
 const ID = { id: "id", name: "id", type: "search", required: true, maxlength: 4096 };
 
-export function eventView({ event, problems, query }) {
+export function eventView({ event, records, problems, query }) {
   const id = query.get("id") ?? "";
-  const told = id === "" ? el("p", { class: "quiet" }, HINT) : answer(event, problems.event);
+  const told = id === "" ? [el("p", { class: "quiet" }, HINT), offered(records)] : answer(event, problems.event);
   return [search(id), told].flat(Infinity).filter(Boolean);
 }
 
@@ -18,6 +19,20 @@ function search(id) {
     el("label", { for: "id" }, "The foreign event's id"),
     el("input", { ...ID, value: id, autocomplete: "off", spellcheck: "false" }),
     el("button", {}, "Look"));
+}
+
+/** One event of each kind, for who knows no id yet. */
+function offered(records) {
+  if (!records) return null;
+  const letters = records.dead_letters.reasons.flatMap((one) => one.samples).filter((one) => one.event_id);
+  const waiting = records.waiting.find((one) => one.samples.length);
+  const some = [
+    ["the latest that joined", records.joined[0]?.event_id],
+    ["one that waits", waiting?.samples[0]],
+    ["a dead letter", letters[0]?.event_id],
+  ].filter(([, id]) => id);
+  return some.length === 0 ? null : el("ul", { class: "offered", "aria-label": "Some events" }, some.map(([what, id]) =>
+    el("li", {}, `${what}: `, eventLink(id))));
 }
 
 function answer(event, problem) {

@@ -35,7 +35,8 @@ function historyQuestion() {
 }
 
 function recordsQuestion() {
-  if (route.view !== "records") return null;
+  const namesNone = route.view === "event" && !route.query.get("id"); // some events are offered
+  if (route.view !== "records" && !namesNone) return null;
   return { path: `api/records?hours=${Number(route.query.get("hours")) || 24}`, pauseSeconds: 10 };
 }
 

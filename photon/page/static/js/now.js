@@ -73,7 +73,7 @@ function card(one, index, nowUs, history) {
     numbers(one, nowUs),
     strip(history?.strips[one.name], history?.to_us ?? nowUs),
     budget(history?.budget[one.name]),
-    kept(one.verdicts),
+    kept(one.verdicts, one.unjudged),
   );
 }
 
@@ -131,13 +131,16 @@ function commandList(commands) {
       el("button", { type: "button", "data-copy": command, "aria-label": `Copy ${command}` }, "Copy"))));
 }
 
-function kept(verdicts) {
-  const well = verdicts.filter((one) => one.level === "ok");
-  const promises = new Set(verdicts.map((one) => one.promise)).size;
-  const broken = new Set(brokenIn(verdicts).map((one) => one.promise)).size;
+/** The promises that hold, and those of which nobody knows yet. */
+function kept(verdicts, unjudged) {
+  const broken = new Set(brokenIn(verdicts).map((one) => one.promise));
+  const promises = [...new Set(verdicts.map((one) => one.promise))];
+  const well = promises.filter((promise) => !broken.has(promise));
+  const saysOf = (promise) => verdicts.filter((one) => one.promise === promise).map((one) => one.says).join("; ");
   return well.length === 0 ? null : el("details", { class: "kept" },
-    el("summary", {}, `${promises - broken} of ${promises} promises hold`),
-    el("ul", {}, well.map((one) => el("li", {}, el("b", {}, one.promise.replaceAll("_", " ")), ` ${one.says}`))),
+    el("summary", {}, `${well.length} of ${promises.length + Object.keys(unjudged).length} promises hold`),
+    el("ul", {}, well.map((one) => el("li", {}, el("b", {}, one.replaceAll("_", " ")), ` ${saysOf(one)}`)),
+      Object.entries(unjudged).map(([one, why]) => el("li", {}, `… `, el("b", {}, one.replaceAll("_", " ")), ` ${why}`))),
   );
 }
 

@@ -21,6 +21,7 @@ const AXIS = ["0.001 %", "0.01 %", "0.1 %", "1 %", "10 %", "100 %"];
 const DECADES = AXIS.length - 1;
 const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0", "M0,-6L6,0L0,6L-6,0z", "M-4,-4h8v8h-8z", "M0,-6L6,5H-6z"];
 const MOST_OF_ID = 80; // characters
+const MOST_SHOWN = 3; // rows or reasons; the others are folded: on a phone each row is a list of its own
 const HOURS = { hour: 1, "6 hours": 6, day: 24, "3 days": 72 };
 
 export function recordsView({ now, records, problems, query }) {
@@ -40,7 +41,7 @@ const head = (...title) => el("th", { scope: "col" }, title);
 const rowHead = (...title) => el("th", { scope: "row" }, title);
 
 /** A link to an event's story, which has all of an id that is cut here. */
-function eventLink(id) {
+export function eventLink(id) {
   const characters = [...id];
   const isCut = characters.length > MOST_OF_ID;
   const address = { href: `#/event?id=${encodeURIComponent(id)}`, title: isCut && readable(id) };
@@ -117,7 +118,7 @@ function deadLetters(letters, hours) {
       el("nav", { class: "ranges", "aria-label": "Range" }, links)),
     el("p", { class: "quiet" }, scale),
     letters.reasons.length ? remedy(letters.what_to_do, letters.commands) : null,
-    reasons);
+    folding("letters", "reason", reasons));
 }
 
 function bars(counts, most) {
@@ -159,10 +160,18 @@ function conflicting(found) {
   return listed("conflicts", title, ["datacenter", "event", "time", "what differs"], rows);
 }
 
+/** The first of many things, and the others behind a line that says how many they are. */
+function folding(key, thing, all, show = (some) => some) {
+  const others = all.slice(MOST_SHOWN);
+  return [show(all.slice(0, MOST_SHOWN)), others.length === 0 ? null : el("details", { "data-key": `${key}-more` },
+    el("summary", {}, say.counted(others.length, `more ${thing}`)), show(others))];
+}
+
 /** A table, or on a phone a list whose lines begin with the titles of its columns. */
 function listed(id, title, titles, rows) {
   rows.forEach((row) => [...row.cells].forEach((cell, at) => cell.setAttribute("data-title", titles[at])));
   const heads = titles.map((one) => head(one));
-  const shown = rows.length ? scrolling(id, "listed", heads, rows) : el("p", { class: "quiet" }, "None.");
+  const listing = (some) => scrolling(id, "listed", heads.map((one) => one.cloneNode(true)), some);
+  const shown = rows.length ? folding(id, "row", rows, listing) : el("p", { class: "quiet" }, "None.");
   return el("section", { "aria-labelledby": id }, el("h2", { id }, title), shown);
 }
