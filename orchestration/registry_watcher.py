@@ -20,7 +20,7 @@ from dagster import (
 
 from assets.registry_state import checks_of
 from orchestration.seen import unlike_shown
-from photon.health.registry import judge_registry, judge_unavailable
+from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
 from photon.pipeline.file import Pipeline
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.opening import close_registries
@@ -60,7 +60,8 @@ def _look(pipeline: Pipeline) -> Sequence[AssetCheckResult]:
         state = registry_state(pipeline, endpoints_only=True)
     except RegistryUnavailable as error:
         return checks_of(judge_unavailable(error), pipeline)
-    return checks_of(judge_registry(state, pipeline), pipeline)
+    # Of its ledgers this look knows nothing: until the report has run, their check has no result.
+    return checks_of({ENDPOINTS: judge_registry(state, pipeline)[ENDPOINTS]}, pipeline)
 
 
 def _evaluation(served: ServedPipeline, result: AssetCheckResult) -> AssetCheckEvaluation:

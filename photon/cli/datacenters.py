@@ -45,7 +45,7 @@ def hold(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
 @json_option
 def resume(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
     """Let DATACENTER of PIPELINE run again, after photon hold."""
-    _hold(pipeline_file, datacenter, False, f"datacenter {datacenter} may run again: start it", as_json)
+    _hold(pipeline_file, datacenter, False, f"datacenter {datacenter} may run again", as_json)
 
 
 def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_json: bool) -> None:
@@ -56,6 +56,10 @@ def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_jso
 
         chosen(pipeline, datacenter)
         on_hold = carry_out(lambda: plan_hold(pipeline, datacenter, is_held))
+        if not is_held:
+            from photon.state.starting import what_starts
+
+            says += f": start it with {what_starts(pipeline, datacenter)}"
     print_result({"on_hold": list(on_hold)}, says, as_json)
 
 

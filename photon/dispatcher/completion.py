@@ -163,8 +163,8 @@ def check_adapter(results: Results, before: AdapterCalls, pipeline: Pipeline, pl
     if refusal := adapter_refusal(results, before):
         raise AdapterFails(
             f"datacenter {plan.datacenter}: adapter {pipeline.adapter}: {refusal}. Batch {plan.batch} stays "
-            "open, and nothing is lost: mend the adapter and start again. A pair that is to have no row: "
-            "return None for it"
+            "open, and nothing is lost: mend the adapter, and the next start joins it. A pair that is to "
+            "have no row: return None for it"
         )
 
 
@@ -173,7 +173,7 @@ def check_deaths(quarantined_in_a_row: int, reason: str) -> None:
     if quarantined_in_a_row > MOST_QUARANTINED_IN_A_ROW:
         raise TooManyDeaths(
             f"{MOST_QUARANTINED_IN_A_ROW} events in a row kept their batch from ending, the last time: "
-            f"{reason}; mend the adapter or the machine and start again: nothing of this batch is lost"
+            f"{reason}; mend the adapter or the machine, and the next start joins it: nothing is lost"
         )
 
 

@@ -296,6 +296,7 @@ def _rename_old_state(folder: Path) -> None:
                 db.execute("PRAGMA journal_mode=DELETE")
             except sqlite3.OperationalError as error:
                 raise StateUnavailable(
-                    f"cannot set the old state {path} aside: {error}: somebody reads it; start again"
+                    f"cannot set the old state {path} aside: {error}: somebody reads it; "
+                    "the next start tries again"
                 ) from error
         path.rename(folder / SET_ASIDE_FILE)

@@ -20,6 +20,7 @@ from photon.releases.finding import (
     kept_releases,
 )
 from photon.releases.release import REFILL_GAP, Release
+from photon.state.starting import what_starts_any
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ def _lakes_are_older(pipeline: Pipeline, release: Release, away: Mapping[str, st
     for name in sorted(away.keys() - {*release.lakes_gone}):
         return ReleaseUnreadable(release.number, name, away[name])
     back = "no lake has it any more: mount the lakes, or put newer copies back"
-    made = f"without these the next join makes the next one: photon join {pipeline.typed}"
+    made = f"without these the next join makes the next one: {what_starts_any(pipeline)}"
     return ReleaseUnreadable(release.number, release.by, f"{back}; {made}")
 
 

@@ -18,6 +18,8 @@ from photon.process.readable import counted
 # A join waits for what is unavailable: a hiccup of the registry is over within seconds.
 WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 GOES_ON = "mend that, and it goes on by itself"
+# Nobody gives a datacenter up for good within this: starts, mounts and clocks are late by less.
+LOST_SECONDS = 3_600.0
 # Batches fail one after the other: a new session of Spark, which may end that, takes half a minute.
 FAILING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 
@@ -35,7 +37,7 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
         )
         return [unreadable]
     broken = [
-        _refused(facts),
+        _refused(facts, pipeline),
         # Nobody is to start it before something else is mended.
         _nobody(facts, memory, pipeline) if facts.lease.is_locked or not _is_kept(facts) else None,
         _ended_by_an_error(facts, memory),
@@ -57,8 +59,8 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
         broken.append(Verdict("error", says, in_short="has events with two rows"))
     if facts.uncompacted:  # each batch looks through the log of the table: it gets slow
         broken.append(Verdict("warn", f"{name}: {facts.uncompacted}", in_short="is not compacted"))
-    well = Verdict("ok", f"{name} works, or has nothing to do")
-    return [one for one in broken if one is not None] or [well]
+    does = ": its process lives, and waits" if facts.waits_for else " works, or has nothing to do"
+    return [one for one in broken if one is not None] or [Verdict("ok", f"{name}{does}")]
 
 
 def _is_kept(facts: Facts) -> bool:
@@ -66,14 +68,14 @@ def _is_kept(facts: Facts) -> bool:
     return bool(facts.lease.refused or facts.blocks)
 
 
-def _refused(facts: Facts) -> Verdict | None:
+def _refused(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     """The last join ended before it began: each start ends so until a person has seen to it (A23)."""
     if not facts.lease.refused:
         return None
     return Verdict(
         "error",
         f"{facts.datacenter} joins nothing: its last join was refused: {facts.lease.refused}",
-        "that, and start it again",
+        f"that, and start it again with {facts.started_by(pipeline)}",
         "joins nothing, for the registry is refused",
     )
 
@@ -112,8 +114,8 @@ def _nobody(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
         level,
         f"{facts.datacenter}: nobody has run it for {span(seconds)}; {size(facts.unread_bytes)} of its logs "
         f"are unread{due}",
-        f"{_before_a_start(facts)}{_to_start(facts, memory, pipeline)}; "
-        f"{if_lost(facts.datacenter, pipeline)}",
+        f"{_before_a_start(facts)}{_to_start(facts, memory, pipeline)}"
+        + (f"; {if_lost(facts.datacenter, pipeline)}" if seconds >= LOST_SECONDS else ""),
         "is not running",
         is_in_headline=True,
     )
@@ -122,7 +124,7 @@ def _nobody(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
 def _to_start(facts: Facts, memory: Memory, pipeline: Pipeline) -> str:
     """How it runs again: as its last process was started. A watcher may be Dagster itself."""
     last = facts.lease.lease
-    command = f"start it with photon join {pipeline.typed} -d {facts.datacenter}"
+    command = f"start it with {facts.started_by(pipeline)}"
     sensor = (
         "look whether its sensor is on; the sensor's last tick says why it starts no run, and the last run "
         "why it failed"
@@ -139,8 +141,7 @@ def _silent(level: Level, seconds: float, facts: Facts, pipeline: Pipeline) -> V
         level,
         f"{facts.datacenter}: {process} has given no sign of life for {span(seconds)}: it was stopped, or a "
         "task, disk or lake hangs",
-        f"look at its disks; {facts.what_ends_it or 'end the process'}, and its successor goes on; "
-        f"{if_lost(facts.datacenter, pipeline)}",
+        f"look at its disks; {facts.what_ends_it or 'end the process'}, and its successor goes on",
         "is silent",
         is_in_headline=True,
     )
@@ -148,7 +149,7 @@ def _silent(level: Level, seconds: float, facts: Facts, pipeline: Pipeline) -> V
 
 def _never_ran(level: Level, facts: Facts, pipeline: Pipeline) -> Verdict:
     name = facts.datacenter
-    start = f"{_before_a_start(facts)}start it with photon join {pipeline.typed} -d {name}"
+    start = f"{_before_a_start(facts)}start it with {facts.started_by(pipeline)}"
     if facts.has_rows_without_state:
         says = f"{name} has no state, and its lake has rows"
         remedy = f"put {pipeline.datacenters[name].state} back if it is only away; else {start}"
@@ -190,7 +191,7 @@ def _failing(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None
     anew = (
         f"end run {lease.run} of Dagster{where}, and its sensor starts another one"
         if lease.run
-        else f"kill {lease.process}{where}, then photon join {pipeline.typed} -d {name}"
+        else f"kill {lease.process}{where}, then {facts.started_by(pipeline)}"
     )
     return Verdict(
         level if level != "ok" else "warn",
@@ -211,7 +212,7 @@ def _fenced(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         "warn",
         f"{facts.datacenter} was silent, and the others have ended its epoch; process "
         f"{facts.process or 'of it'} begins a new one when it goes on",
-        f"if it does not go on: end it, and start photon join {pipeline.typed} -d {facts.datacenter}",
+        f"if it does not go on: end it, then start it with {facts.started_by(pipeline)}",
         "is fenced",
         is_in_headline=True,
     )

@@ -51,6 +51,7 @@ from photon.process.operating_system import is_stopped, what_ends
 from photon.process.readable import counted, readable
 from photon.state.database import StateUnavailable
 from photon.state.losses import Losses, acknowledged_counts, lost_files, open_losses
+from photon.state.starting import starts
 from photon.state.view import StateView, open_view
 from photon.storage.append_table import AppendTable
 from photon.storage.delta import LakeUnavailable
@@ -183,6 +184,10 @@ class Facts:
     def ended_by(self) -> str:
         """The error that ended its last join, with what to do, which may be done since."""
         return self.lease.refused or self.lease.ended_by
+
+    def started_by(self, pipeline: Pipeline) -> str:
+        """What starts it: what a person types, or has to look at under Dagster."""
+        return starts(pipeline.typed, self.datacenter, self.lease.lease.run if self.lease.lease else "")
 
     @property
     def blocks(self) -> bool:

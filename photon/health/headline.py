@@ -13,6 +13,7 @@ from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 from photon.process.pace import size, span
 from photon.process.readable import counted
+from photon.state.starting import starts
 from photon.state.waiting.reasons import WHY
 from photon.storage.store_errors import TRIED_AGAIN
 
@@ -21,7 +22,7 @@ def headline(one: DatacenterStatus, typed_file: str) -> str:
     """One sentence on a datacenter; what to do names the pipeline file as it is typed."""
     facts, waits = one.facts, _waits(sum(one.waiting.values()))
     name, primary, foreign = facts.datacenter, facts.growth.primary, facts.growth.foreign
-    join = f"photon join {typed_file} -d {name}"
+    join = starts(typed_file, name, facts.lease.lease.run if facts.lease.lease else "")
     start = _how_to_start(facts, join)
     silence = f"no sign of life for {facts.silent_seconds:,.0f} s"
     match facts.activity:
@@ -45,7 +46,7 @@ def headline(one: DatacenterStatus, typed_file: str) -> str:
             return (
                 f"{name} is FENCED: it was silent, and the others have ended its epoch. "
                 f"Process {facts.process}{quiet} begins a new one when it goes on: continue it, or end "
-                f"it and then {join}" + (f"; {facts.what_ends_it}" if facts.is_stopped else "")
+                f"it, then start it with {join}" + (f"; {facts.what_ends_it}" if facts.is_stopped else "")
             )
         case "silent":
             return f"{name} is SILENT: {silence}; {facts.what_ends_it or 'look at its log'}"
@@ -108,6 +109,8 @@ def sentences(one: DatacenterStatus) -> list[str]:
         other_content = f"{counted(conflicting, 'duplicate', 'say')} something else"
         said.append(f"{other_content} than the record of the same id that joined")
     said += [f"note: {note}" for note in one.notes]
+    if one.facts.state.epoch is not None:
+        said += [f"note: {why}" for why in one.unjudged.values()]
     for verdict in one.broken:
         if not verdict.is_in_headline:
             text = verdict.text.removeprefix(one.facts.datacenter).lstrip(",: ")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from photon.health.at_work import if_lost, judge_waiting, judge_works
+from photon.health.at_work import judge_waiting, judge_works
 from photon.health.bad_records import judge_conflicting, judge_dead_letters, judge_unjoinable
 from photon.health.facts import Facts
 from photon.health.feed import judge_feed
@@ -109,7 +109,7 @@ def _unreadable_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         return None
     more = f", and {len(problems) - 1:,} more" if len(problems) > 1 else ""
     place = pipeline.datacenters[name].logs
-    remedy = f"look at datacenters.{name}.logs ({place}), and at who may read it; {if_lost(name, pipeline)}"
+    remedy = f"look at datacenters.{name}.logs ({place}), and at who may read it"
     says = f"{name}: {problems[0]}{more}"
     return Verdict("error", says, remedy, "has logs that can't be read", names=problems)
 
@@ -178,7 +178,7 @@ def _paused(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         f"{facts.datacenter} reads no foreign logs: {counted(pending, 'record', 'wait')} for primary events, "
         f"and limits.pending_events allows {most:,}; {size(unread)} are unread",
         "look why primary logs do not grow; where so many may wait, raise limits.pending_events of "
-        f"{pipeline.file}, and start it again",
+        f"{pipeline.file}; it counts from the next start: {facts.started_by(pipeline)}",
         "reads no foreign logs, for too many records wait",
     )
 
@@ -187,7 +187,8 @@ def _behind(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     lag_seconds = behind_seconds(facts, memory)
     level = level_after(round(lag_seconds * MICROSECONDS), pipeline.health.lag)
     if level == "ok":
-        return Verdict("ok", f"{facts.datacenter} keeps up")
+        warn_seconds = pipeline.health.lag.warn.total_seconds()
+        return Verdict("ok", f"{facts.datacenter} is less than {span(warn_seconds)} behind its logs")
     unread = size(facts.unread_bytes)
     return Verdict(
         level,
@@ -200,7 +201,7 @@ def _behind(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
 def _backlog(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     level = level_of(facts.unread_bytes, BACKLOG_WARN_BYTES, BACKLOG_ERROR_BYTES)
     if level == "ok":
-        return Verdict("ok", f"{facts.datacenter} has read nearly all of its logs")
+        return Verdict("ok", f"less than {size(BACKLOG_WARN_BYTES)} of {facts.datacenter}'s logs is unread")
     unread = f"{size(facts.unread_bytes)} of its logs"
     return Verdict(level, f"{facts.datacenter}: {unread} are unread", BEHIND, f"has not read {unread}")
 
@@ -239,7 +240,8 @@ def _clock(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     ahead_us = ahead_of_clock_us(facts)
     level = level_after(ahead_us, CLOCK_SKEW)
     if level == "ok":
-        return Verdict("ok", f"{facts.datacenter}: no event is ahead of this machine's clock")
+        least = span(CLOCK_SKEW.warn.total_seconds())
+        return Verdict("ok", f"{facts.datacenter}: no event is {least} ahead of this machine's clock")
     return Verdict(
         level,
         f"{facts.datacenter}: its events are {span(ahead_us / MICROSECONDS)} ahead of this machine's clock",

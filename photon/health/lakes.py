@@ -21,6 +21,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.in_time import NotInTime, Repeated
 from photon.process.readable import counted, readable
+from photon.state.starting import what_starts
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable, is_table
 from photon.storage.table_log import commits_in_log
@@ -83,7 +84,7 @@ def put_back(pipeline: Pipeline, datacenter: str, completed: int, last: int | No
     return (
         f"{pipeline.datacenters[datacenter].lake / 'joined_events'} ends with batch {last:,}, and batch "
         f"{completed:,} was committed: an older copy was put back, and rows are missing until they are "
-        f"joined again: photon join {pipeline.typed} -d {datacenter}"
+        f"joined again: {what_starts(pipeline, datacenter)}"
     )
 
 

@@ -17,7 +17,7 @@ from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import FormatTooNew
 from photon.health.facts import Facts, gather
-from photon.health.judge import all_verdicts
+from photon.health.judge import PROMISES, all_verdicts
 from photon.health.memory import Memory
 from photon.health.stages import Stages, stages_of, stored_plans
 from photon.health.unmatched import looked_for_unmatched
@@ -95,6 +95,14 @@ class DatacenterStatus:
         ]
 
     @property
+    def unjudged(self) -> dict[str, str]:
+        """The promises of which nobody knows yet whether they hold, each with the reason."""
+        if self.facts.growth.state_unreadable:
+            return {}  # a verdict says it
+        never = {"verified": "was never verified: the first verification is to come, or photon verify"}
+        return {name: never.get(name, "not known yet") for name in PROMISES if name not in self.verdicts}
+
+    @property
     def counts(self) -> dict[str, int]:
         """The records by what became of them; none before the first epoch."""
         return self.facts.state.counts.as_dict() if self.facts.state.epoch is not None else {}
@@ -121,6 +129,7 @@ class DatacenterStatus:
             "waits_since_us": facts.waits_since_us if facts.waits_for else 0,
             "ended_by": facts.ended_by,
             "decision": facts.decision,
+            "unjudged": self.unjudged,
             "decision_unknown_because": facts.decisions.unknown_because,
             "epoch": facts.state.epoch,
             "batch": facts.state.completed,

@@ -17,6 +17,7 @@ from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.releases import copies
 from photon.releases.release import Release
+from photon.state.starting import what_starts_any
 from photon.storage.delta import LakeForbidden, LakeUnavailable, lake_errors
 from photon.storage.store_errors import reason_of
 from photon.storage.tables import OutputTable
@@ -140,7 +141,7 @@ def none_yet(pipeline: Pipeline) -> str:
 
 
 def _next(pipeline: Pipeline) -> str:
-    return f"a join makes one: photon join {pipeline.typed}"
+    return f"a join makes one: {what_starts_any(pipeline)}"
 
 
 def remedy(pipeline: Pipeline, name: str, error: Exception) -> str:

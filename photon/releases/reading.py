@@ -29,6 +29,7 @@ from photon.releases.finding import (
     remedy,
 )
 from photon.releases.release import Part, Place, Release
+from photon.state.starting import what_starts
 from photon.storage.archived_log import commits
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
@@ -269,7 +270,7 @@ class OpenRelease:
         return ""
 
     def _next_of(self, datacenter: str) -> str:
-        made = f"photon join {self.pipeline.typed} -d {datacenter}"
+        made = what_starts(self.pipeline, datacenter)
         return f"the next release has what is there now, and a join makes it: {made}"
 
 

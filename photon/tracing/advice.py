@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC
 
+from photon.state.starting import starts
 from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
 
@@ -22,7 +23,7 @@ def what_to_do(found: Trace) -> str:
     if sentences:
         return " ".join(sentences)
     if found.holder is not None:
-        return _bring_back_the_holder(found.holder, found.pipeline)
+        return _bring_back_the_holder(found.holder, found)
     retired = [name for name, one in found.datacenters.items() if one.is_retired and one.records]
     return _move_the_log_of(retired[0]) if retired else _look_for_the_id(found)
 
@@ -50,7 +51,7 @@ def _take_out_the_row(file: str, found: Trace) -> str:
 
 
 def _in_datacenter(name: str, one: DatacenterTrace, found: Trace) -> str:
-    join, recover = (f"photon {verb} {found.pipeline} -d {name}" for verb in ("join", "recover"))
+    join, recover = _what_starts(name, found), f"photon recover {found.pipeline} -d {name}"
     waits = [record for record in one.waiting if record.status != "unjoinable"]
     if one.decision == "on hold" and (one.orders or waits or one.records):
         return f"Let datacenter {name} run again: photon resume {found.pipeline} {name}."
@@ -104,9 +105,9 @@ def _move_the_log_of(name: str) -> str:
 
 def _let_it_wait(reason: str, name: str, one: DatacenterTrace, found: Trace) -> str:
     runs = f"if datacenter {name} does not run (photon status {found.pipeline}): "
-    runs += f"photon join {found.pipeline} -d {name}"
+    runs += _what_starts(name, found)
     if reason == "held" and found.holder is not None:
-        return _bring_back_the_holder(found.holder, found.pipeline)
+        return _bring_back_the_holder(found.holder, found)
     if reason == "clock":
         return "Check the clock that wrote its time, and foreign.time_unit in the pipeline file."
     if reason == "primary" and not one.primaries:
@@ -120,22 +121,22 @@ def _let_it_wait(reason: str, name: str, one: DatacenterTrace, found: Trace) -> 
 def _look_again_at(name: str, one: DatacenterTrace, found: Trace) -> str:
     read = [record for record in one.records if record.was_read]
     if not read:
-        return f"Have datacenter {name} read it: photon join {found.pipeline} -d {name}."
+        return f"Have datacenter {name} read it: {_what_starts(name, found)}."
     if all(record.key is None for record in read):
         return "Nothing: without a key it belongs to no primary event. Mend the program that writes the log."
     if drops := [record.outcome for record in read if record.is_dropped]:
         return f"Nothing: {drops[0]}. If it should not, mend the adapter."
     if found.holder is not None:
-        return _bring_back_the_holder(found.holder, found.pipeline)
+        return _bring_back_the_holder(found.holder, found)
     return (
         f"Have it found and looked at again: photon recover {found.pipeline} -d {name}; "
         f"photon verify {found.pipeline} says why."
     )
 
 
-def _bring_back_the_holder(holder: RegistryAnswer, pipeline: str) -> str:
+def _bring_back_the_holder(holder: RegistryAnswer, found: Trace) -> str:
     """Advise on an event that somebody holds, and that has no row."""
-    name = holder.datacenter
+    name, pipeline = holder.datacenter or "", found.pipeline
     if holder.id_status == "joined":
         if holder.holder_state in ("retired", "lake gone"):
             return f"Have it joined by a datacenter that has its log: photon recover {pipeline}."
@@ -143,7 +144,7 @@ def _bring_back_the_holder(holder: RegistryAnswer, pipeline: str) -> str:
     match holder.holder_state:
         case "silent":
             return (
-                f"Start datacenter {name} again: photon join {pipeline} -d {name}; if it is lost for good: "
+                f"Start datacenter {name} again: {_what_starts(name, found)}; if it is lost for good: "
                 f"photon retire {pipeline} {name}."
             )
         case "on hold":
@@ -151,9 +152,14 @@ def _bring_back_the_holder(holder: RegistryAnswer, pipeline: str) -> str:
         case "live":
             return (
                 f"Wait until datacenter {name} has closed its batch; if it does not run (photon status "
-                f"{pipeline}): photon join {pipeline} -d {name}."
+                f"{pipeline}): {_what_starts(name, found)}."
             )
     return "Let the other datacenters run: they free what an epoch that is over holds without a row."
+
+
+def _what_starts(name: str, found: Trace) -> str:
+    here = found.datacenters.get(name)
+    return (here.started_by if here is not None else "") or starts(found.pipeline, name, last_run="")
 
 
 def _look_for_the_id(found: Trace) -> str:

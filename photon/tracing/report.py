@@ -144,6 +144,7 @@ class DatacenterTrace:
     decision: Decision = ""
     has_joined: bool | None = None  # ever, as registry or state tell; None: neither could be asked
     not_written: str = ""  # why it commits nothing to one of its tables
+    started_by: str = ""  # what starts it; empty: it could not be asked
 
     @property
     def is_retired(self) -> bool:

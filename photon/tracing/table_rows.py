@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.state.starting import what_starts
 from photon.storage.columns import TableName, text
 from photon.storage.damaged_files import REMEDY
 from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable
@@ -75,7 +76,7 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
 
 def missing_table(pipeline: Pipeline, datacenter: str, name: TableName, has_joined: bool | None) -> Unread:
     """Say what a missing table means, and what to do. `has_joined`: ever; None: nobody knows."""
-    lake, join = pipeline.datacenters[datacenter].lake, f"photon join {pipeline.typed} -d {datacenter}"
+    lake, join = pipeline.datacenters[datacenter].lake, what_starts(pipeline, datacenter)
     back = f"put the lake folder {lake} back, or make it readable from here"
     if name != "joined_events":
         remedy = f"put it back from a copy of the lake, or let a start make an empty one: {join}"

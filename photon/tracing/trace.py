@@ -28,6 +28,7 @@ from photon.registry.opening import (
 )
 from photon.registry.register import Register
 from photon.state.database import StateUnavailable
+from photon.state.starting import what_starts
 from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName
 from photon.storage.mended_letters import all_mended
@@ -129,6 +130,7 @@ def _ask_datacenter(
 ) -> None:
     event_id = found.event_id
     expects_no_state = here.is_retired or here.has_joined is False
+    here.started_by = what_starts(pipeline, name)
     with _noting_problem(found, f"datacenter {name}: its state", unless=expects_no_state):
         _find_in_state(pipeline, name, event_id, here)
     tables: dict[TableName, list[dict[str, Any]]] = {

@@ -24,6 +24,7 @@ from photon.releases.reading import OpenRelease
 from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
+from photon.state.starting import what_starts, what_starts_any
 from photon.state.unmatched import Progress, publish, published
 from photon.state.unread_logs import unread_now
 from photon.state.view import open_view, view_state
@@ -80,7 +81,7 @@ def _owner(pipeline: Pipeline, register: Register) -> str:
     """The one datacenter that writes unmatched primaries (U1). HeldBack: it can't now."""
     owner = with_unmatched_owner(register, pipeline.datacenters).unmatched_owner
     if not owner:
-        raise HeldBack(f"no datacenter has joined yet: photon join {pipeline.typed}")
+        raise HeldBack(f"no datacenter has joined yet: {what_starts_any(pipeline)}")
     if owner not in pipeline.datacenters:
         lost = f"photon retire {pipeline.typed} {owner}"
         raise HeldBack(
@@ -133,7 +134,7 @@ class Runs:
         self.registry.read_on()
         release = last_release(self.registry.view)
         if release is None:
-            raise HeldBack(f"there is no release yet: photon join {self.pipeline.typed}")
+            raise HeldBack(f"there is no release yet: {what_starts_any(self.pipeline)}")
         lakes = lakes_of(self.pipeline, self.register, self.owner)
         version = self._version(lakes, before)
         sight = self._sight(release, said, view, lakes)
@@ -221,7 +222,7 @@ class Runs:
     def _see(self) -> View:
         """The owner's logs and index as they are now. HeldBack, StateUnavailable."""
         state = self.place.state
-        joins = f"photon join {self.pipeline.typed} -d {self.owner}"
+        joins = what_starts(self.pipeline, self.owner)
         with open_view(state) as found:
             if found is None or found.epoch != str(self.epoch):
                 has = "nothing" if found is None else f"epoch {found.epoch}"

@@ -60,6 +60,11 @@ def test_endpoints_that_go_and_come_back_are_told_once_each_time(
     assert [one.get("endpoints_up") for one in said] == [True, False, None, None, None, True]
 
 
+def test_what_only_a_report_can_tell_has_no_tick_before_the_first_one(location: Location) -> None:
+    init_registry(location.pipeline, SystemClock())
+    assert told(tick(location)) == {"endpoints_up": True}
+
+
 def test_a_check_that_a_report_has_found_failed_is_green_again_once_the_sensor_sees_it_well(
     location: Location,
 ) -> None:

@@ -34,6 +34,7 @@ from assets.health import evaluation, health_checks, health_key
 from orchestration.watcher import watcher_sensor
 from photon.cli.main import main
 from photon.dispatcher.shift.run import prepare, run_shift
+from photon.health.at_work import LOST_SECONDS
 from photon.health.facts import SILENT_SECONDS
 from photon.health.judge import ENDED_BY_A_HOLD, PROMISES
 from photon.health.memory import Told
@@ -255,7 +256,7 @@ def test_a_datacenter_that_is_dead_for_good_is_red_until_the_job_that_its_check_
     log = next(logs.glob("clicks/**/*.jsonl"))
     shutil.copy(log, log.with_name("more.jsonl"))
     looks = [tick(location)]
-    location.clock.advance(60)
+    location.clock.advance(LOST_SECONDS)
     looks.append(tick(location, looks[-1].cursor))
     dead = told(looks[-1])["west__works"]
     assert (dead.passed, dead.severity) == (False, ERROR)

@@ -42,7 +42,7 @@ def test_the_message_has_the_first_error_and_what_to_do(world: World, monkeypatc
     message = is_refused(world)
     assert "datacenter east: adapter tests.simulation.failing_adapter:join" in message
     assert "combine failed on 100 of 100 pairs, the first time with adapter: KeyError: 'position'" in message
-    assert "mend the adapter and start again" in message
+    assert "mend the adapter, and the next start joins it" in message
     assert AdapterFails.exit_status == ADAPTER_FAILED
 
 

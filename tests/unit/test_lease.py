@@ -218,9 +218,14 @@ def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:
     assert not LeaseStatus(LEASE, False, beat_us=100 * MICROSECONDS).is_live(100 * MICROSECONDS, 10)
 
 
+def written_us(state: Path) -> int:
+    """The time that the process itself gave its last heartbeat: the kernel has its own."""
+    return (state / "lock").stat().st_mtime_ns // 1_000
+
+
 def check_that_it_beats(state: Path, at_us: int) -> None:
     deadline = time.monotonic() + 30
-    while lease_status_of(state).beat_us != at_us:
+    while written_us(state) != at_us:
         assert time.monotonic() < deadline, "no sign of life"
         time.sleep(0.005)  # another thread beats
 
@@ -252,7 +257,7 @@ def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
         while "no progress" not in caplog.text:
             assert time.monotonic() < deadline
             time.sleep(0.005)  # gives the thread time to notice
-        assert lease_status_of(tmp_path).beat_us == 1_000 * MICROSECONDS
+        assert written_us(tmp_path) == 1_000 * MICROSECONDS
         heartbeat.progress()
         check_that_it_beats(tmp_path, 1_006 * MICROSECONDS)
     finally:

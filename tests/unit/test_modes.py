@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from photon import read
-from photon.dispatcher.shift.lease import LOCK_FILE
 from photon.process.operating_system import held_alone, private_file, private_folder
 from photon.releases.sql import MEMORY_SHARE
+from photon.state.starting import LOCK_FILE
 from tests.releases.lakes import new_lakes
 from tests.simulation.world import World
 

@@ -27,10 +27,10 @@ from photon.errors import UserError
 from photon.pipeline.sections import Limits
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.operating_system import PRIVATE_FILE, private_folder
+from photon.state.starting import LOCK_FILE
 
 log = logging.getLogger(__name__)
 
-LOCK_FILE = "lock"
 SUCCESSOR_FILE = "line"
 # `lease_status_of` holds the lock for a moment: try for longer than that.
 LOCK_TRIES = 10
@@ -374,7 +374,12 @@ def _is_locked(path: Path) -> bool:
 
 
 def _beat_us(file: IO[str]) -> int:
-    return os.fstat(file.fileno()).st_mtime_ns // 1_000
+    """The last heartbeat, by the later of two clocks: that of the process, and the kernel's at that moment.
+
+    A process whose clock is a day behind lives, and nobody is to end it.
+    """
+    seen = os.fstat(file.fileno())
+    return max(seen.st_mtime_ns, seen.st_ctime_ns) // 1_000
 
 
 def _content(file: IO[str]) -> str:

@@ -20,6 +20,7 @@ from photon.registry.opening import endpoints_of, find_registry_soon, positions_
 from photon.registry.register import Register, with_unmatched_owner
 from photon.registry.stores.sqlite.lock import holder_in
 from photon.state.database import STATE_FILE
+from photon.state.starting import what_starts
 
 T = TypeVar("T")
 Decision = Literal["on hold", "retired"]
@@ -55,7 +56,7 @@ def how_to_start(
         return f"put the lake of datacenter {datacenter} back, which is retired, and whose rows count"
     if datacenter in on_hold:
         return f"let datacenter {datacenter} run again: photon resume {pipeline.typed} {datacenter}"
-    return f"start datacenter {datacenter} again: photon join {pipeline.typed} -d {datacenter}"
+    return f"start datacenter {datacenter} again: {what_starts(pipeline, datacenter)}"
 
 
 def decisions_of(pipeline: Pipeline) -> Decisions:

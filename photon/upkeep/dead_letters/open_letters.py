@@ -21,6 +21,7 @@ from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.readable import readable
 from photon.state.database import StateReader
+from photon.state.starting import what_starts
 from photon.state.view import open_view
 from photon.storage.columns import DEAD_LETTER_COLUMNS, text
 from photon.storage.tables import OutputTable
@@ -162,7 +163,8 @@ def open_letters(pipeline: Pipeline, datacenter: str) -> OpenLetters:
     table = OutputTable(place.lake, "dead_letters")
     with open_view(place.state) as state:
         if state is None:
-            why = f"{place.state}: no state of datacenter {datacenter} is here: start the datacenter first"
+            first = f"start the datacenter first: {what_starts(pipeline, datacenter)}"
+            why = f"{place.state}: no state of datacenter {datacenter} is here: {first}"
             return OpenLetters(table, problem=why)
         found = OpenLetters(table, state.epoch or "", state.completed, state.files(), _rows(table, state))
         taken_up = state.ordered()
