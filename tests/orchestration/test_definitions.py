@@ -29,7 +29,7 @@ from dagster import (
 )
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
-from assets.attributes import ROLE_TAG, ROLES
+from assets.attributes import ROLE_TAG, ROLES, WITHOUT_CHECKS
 from orchestration.definitions import build_defs
 from orchestration.demo.traffic import Traffic
 from photon.storage.columns import BATCH_TABLES, TABLE_COLUMNS
@@ -50,6 +50,16 @@ def served(folder: Path, **more: str) -> LocationSettings:
     """The settings of a location that serves a pipeline of two datacenters."""
     file = Traffic(1).write_pipeline(folder / "search-clicks", "search-clicks", EVERYTHING)
     return location_settings({"PHOTON_PIPELINES": str(file), **more})
+
+
+def test_what_has_no_checks_leads_to_those_that_tell_of_it(tmp_path: Path) -> None:
+    graph = build_defs(served(tmp_path)).get_repository_def().asset_graph
+    for node in (graph.get(key) for key in graph.get_all_asset_keys()):
+        leads = [word for word in (node.description or "").split("](/assets/") if "?view=checks" in word]
+        name = node.key.path[-1]
+        told = [AssetKey(one.partition("?")[0].split("/")).path[-1] for one in leads]
+        assert told == (["health", "verification_report"] if ROLES.get(name) in WITHOUT_CHECKS else []), name
+        assert {AssetKey(one.partition("?")[0].split("/")) for one in leads} <= {*graph.get_all_asset_keys()}
 
 
 def partitions(of: PartitionsDefinition[Any] | None) -> Any:
