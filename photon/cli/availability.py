@@ -42,7 +42,7 @@ def availability(
     --record and by Dagster. Without Spark, and without the registry; joins may go on.
     """
     log_to_stderr()
-    with expected_errors():
+    with expected_errors(pipeline_file):
         from photon.pipeline.file import load_pipeline
         from photon.verification.availability.report import report_of
 

@@ -82,7 +82,7 @@ def follow(
     Started again, it goes on behind the release that was delivered last. No registry is asked.
     """
     log_to_stderr()
-    with expected_errors():
+    with expected_errors(pipeline_file):
         from photon.feed.following import Follower
         from photon.feed.sink import Fed
         from photon.feed.sinks import POSTGRES, sink_of

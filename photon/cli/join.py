@@ -83,7 +83,7 @@ def join(
     # First of all: the imports below take a second, and a stop may come before they end.
     signals = StopSignals(parent)
     log_to_stderr()
-    with expected_errors():
+    with expected_errors(pipeline_file):
         from photon.pipeline.file import load_pipeline
 
         pipeline = load_pipeline(pipeline_file).on_spark(master, _parsed(spark_settings))
@@ -164,7 +164,7 @@ def _join_one(
     try:
         # Text that an adapter prints is not the result.
         with (
-            expected_errors(),
+            expected_errors(pipeline.file),
             showing_progress(LINE_EVERY_SECONDS, plain=signals.parent is not None) as say,
             redirect_stdout(sys.stderr),
             telling_how_far(pipeline, [datacenter], say) if tells_how_far else nullcontext(),
@@ -198,7 +198,7 @@ def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short:
     """Warn of files that are not read, and where hardly anything joined: a complete join has failed then."""
     from photon.dispatcher.shift.misconfigured import names_beside, signs_of_misconfiguration
 
-    with expected_errors():
+    with expected_errors(pipeline.file):
         told = signs_of_misconfiguration(pipeline, name, counts, complete and not is_cut_short, is_cut_short)
         beside = names_beside(pipeline, name)
     for each in [*told, *beside]:

@@ -22,6 +22,7 @@ from photon.process.readable import harmless
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
+    from photon.pipeline.location import Location
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +185,7 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 def opened(pipeline_file: Path) -> Iterator[Pipeline]:
     """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
     log_to_stderr()
-    with expected_errors():
+    with expected_errors(pipeline_file):
         from photon.pipeline.file import load_pipeline
         from photon.process.in_time import NotInTime, Question
         from photon.registry.opening import close_registries
@@ -198,8 +199,11 @@ def opened(pipeline_file: Path) -> Iterator[Pipeline]:
 
 
 @contextmanager
-def expected_errors() -> Iterator[None]:
-    """Turn the errors that a user can mend into one message and an exit status."""
+def expected_errors(pipeline_file: Path | None = None) -> Iterator[None]:
+    """Turn the errors that a user can mend into one message and an exit status.
+
+    `pipeline_file`: its folders are looked at where a disk is full.
+    """
     try:
         yield
     except UserError as error:
@@ -207,4 +211,23 @@ def expected_errors() -> Iterator[None]:
     except BrokenPipeError:  # nobody reads what is printed
         raise
     except OSError as error:
-        fail(str(environment_lack(error) or error), NOT_DONE)
+        if (lack := environment_lack(error)) is not None:
+            fail(str(lack), NOT_DONE)
+        from photon.storage.full_disks import full_among, is_without_room, why_not
+
+        full = full_among(*_folders(pipeline_file)) if is_without_room(error) else []
+        if is_without_room(error) and not full and error.filename is None:
+            raise  # standard output is on a full disk
+        fail(why_not(error, *(full or [Path(str(error.filename))])), NOT_DONE)
+
+
+def _folders(pipeline_file: Path | None) -> list[Location]:
+    """Where a command may write: all folders of a pipeline, and where the command is typed."""
+    from photon.pipeline.file import load_pipeline
+
+    found: list[Location] = [Path.cwd()]
+    with suppress(Exception):  # the error that is told comes first
+        pipeline = load_pipeline(pipeline_file or Path())
+        places = pipeline.datacenters.values()
+        found += [pipeline.registry_folder, *(one for place in places for one in (place.state, place.lake))]
+    return found

@@ -38,7 +38,7 @@ def releases(pipeline_file: Path, as_of: datetime | None, last: int, as_json: bo
     Reads the lakes alone; joins may go on.
     """
     log_to_stderr()
-    with expected_errors():
+    with expected_errors(pipeline_file):
         from photon.pipeline.file import load_pipeline
         from photon.releases.finding import find_release, kept_releases, none_yet
 

@@ -32,10 +32,11 @@ from photon.process.clock import MICROSECONDS
 from photon.process.faults import fault_point
 from photon.process.readable import counted
 from photon.registry.errors import RegistryUnavailable
-from photon.state.database import StateUnavailable, why_not
+from photon.state.database import StateUnavailable
 from photon.state.plan import Advance, Plan, PlanContent
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
+from photon.storage.full_disks import why_not
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)

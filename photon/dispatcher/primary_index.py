@@ -21,6 +21,7 @@ from photon.process.faults import fault_point
 from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage import local_copies
+from photon.storage.full_disks import why_not
 from photon.storage.store import UNFINISHED, store_of
 from photon.tokens import PlanKey, new_id
 
@@ -86,7 +87,8 @@ class PrimaryIndex:
             try:
                 write_log_files(self.folder, name, self._files.values())
             except OSError as error:
-                raise StateUnavailable(f"cannot write to {self.folder}: {error}; make room") from error
+                why = why_not(error, self.folder)
+                raise StateUnavailable(f"cannot write to {self.folder}: {why}") from error
             self._remove(self._log_files + log_files.SUFFIX)
             self._log_files, self._is_written = name, True
         return IndexSnapshot(

@@ -13,6 +13,7 @@ from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting.merging import Merged, merge, next_merge
 from photon.state.waiting.segments import WaitingDamaged, WaitingIndex, remove_file
+from photon.storage.full_disks import why_not
 from photon.storage.store import store_of
 from photon.tokens import new_id
 
@@ -39,7 +40,7 @@ class WaitingUpkeep:
             self._unlisted = self._find_unlisted()
             self._remove_unlisted()
         except OSError as error:
-            raise StateUnavailable(str(error)) from error
+            raise StateUnavailable(why_not(error, self._state.waiting.folder)) from error
         damaged = []
         for name in sorted(self._state.waiting.names):
             try:
@@ -47,7 +48,7 @@ class WaitingUpkeep:
             except WaitingDamaged:
                 damaged.append(name)
             except OSError as error:
-                raise StateUnavailable(str(error)) from error
+                raise StateUnavailable(why_not(error, self._state.waiting.folder)) from error
         if damaged:
             raise WaitingDamaged(damaged)
         self._state.recount_waiting()

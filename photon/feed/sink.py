@@ -15,6 +15,7 @@ from typing import Protocol
 from photon.errors import UserError
 from photon.feed.step import FedTable, Step
 from photon.releases.release import Release
+from photon.storage.full_disks import why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ def sink_errors(place: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SinkUnavailable(f"{place} can't be used: {error}") from None
+        why = why_not(error, place) if isinstance(place, Path) else error
+        raise SinkUnavailable(f"{place} can't be used: {why}") from None
 
 
 def in_turn(

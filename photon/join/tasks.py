@@ -73,6 +73,7 @@ from photon.state.waiting import segments
 from photon.state.waiting.segments import WaitingDamaged, read_retries
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
 from photon.storage.delta import LakeUnavailable
+from photon.storage.full_disks import why_not
 from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.store_errors import StoreUnavailable
@@ -105,7 +106,7 @@ def run_task(task: Task, context: TaskContext, clock: Clock | None = None) -> Ta
         return IndexDamaged(str(error))
     except OSError as error:
         remedy = "it is tried again" if isinstance(error, StoreUnavailable) else "mend it, it is tried again"
-        return Unavailable("state", f"{context.work}: {error}; {remedy}")
+        return Unavailable("state", f"{context.work}: {why_not(error, context.work)}; {remedy}")
     except TooManyFail as error:
         return AdapterFailing(error.calls)
     except Exception as error:

@@ -7,7 +7,6 @@ a disk without room, and a database that is damaged.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from photon.state.rows import (
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.waiting_view import WaitingView
 from photon.state.window import WINDOW_US, Window, begin_window, window_from_json
+from photon.storage.full_disks import why_not
 from photon.tokens import Occurrence, PlanKey
 
 STATE_FILE = "dispatcher.sqlite"
@@ -81,9 +81,7 @@ CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID;
 """
 _CODE_BITS = 0xFF  # SQLite's extended codes name the kind in these bits
-_OF_THE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-LEAST_BYTES = 2**20  # with less than that free, there is no room for a write-ahead log
 
 
 class StateUnavailable(UserError):
@@ -108,27 +106,6 @@ def damage_is_named(state: Path) -> Iterator[None]:
             "move it away; then the next start begins a new epoch and reads the logs again, and nothing is "
             "joined twice"
         ) from error
-
-
-def why_not(error: Exception, folder: Path) -> str:
-    """The error's words; and of an error of the disk, how much room there is and what to do."""
-    code = getattr(error, "sqlite_errorcode", 0) & _CODE_BITS
-    return in_words(str(error), _free_bytes(folder)) if code in _OF_THE_DISK else str(error)
-
-
-def in_words(said: str, free_bytes: int | None) -> str:
-    """An error of the disk in words; `free_bytes`: None where nobody can tell."""
-    if free_bytes is not None and free_bytes < LEAST_BYTES:
-        return f"{said}: its disk has no room, {free_bytes:,} bytes are free; make room"
-    return f"{said}: look at its disk, and at what the system's log says of it"
-
-
-def _free_bytes(folder: Path) -> int | None:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize
 
 
 class StateReader:

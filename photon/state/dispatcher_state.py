@@ -22,7 +22,7 @@ from photon.logs.files import Side, TrackedFile
 from photon.logs.unread_files import UnreadFile
 from photon.pipeline.location import Location, location_to_json
 from photon.process.operating_system import private_file, private_folder
-from photon.state.database import LEAST_BYTES, SCHEMA, STATE_FORMAT, StateReader, StateUnavailable, why_not
+from photon.state.database import SCHEMA, STATE_FORMAT, StateReader, StateUnavailable
 from photon.state.failing import AdapterCalls, calls_to_json
 from photon.state.lifecycle import Attempts, attempts_to_json
 from photon.state.plan import (
@@ -45,6 +45,7 @@ from photon.state.waiting.segments import SegmentInfo as WaitingSegment
 from photon.state.waiting.states import State as WaitingState
 from photon.state.waiting.waiting_list import WaitingList
 from photon.state.window import Window, window_to_json
+from photon.storage.full_disks import LEAST_BYTES, why_not
 from photon.storage.sync import keep_transactions, write_synced
 from photon.tokens import Occurrence
 

@@ -27,6 +27,7 @@ from photon.process.machine import Machine
 from photon.state.outcomes import OUTCOME_CLASSES
 from photon.storage.append_table import AppendTable
 from photon.storage.delta import LakeUnavailable
+from photon.storage.full_disks import why_not
 from photon.storage.tables import OutputTable
 
 Activity = Literal["live", "behind", "waiting"]
@@ -122,7 +123,9 @@ class RecentPoints:
             self._in_file = self._write(self._kept, in_file)
         except OSError as error:
             if not self._is_told:
-                log.warning("recent points are not stored, and graphs lack them: %s", error)
+                log.warning(
+                    "recent points are not stored, and graphs lack them: %s", why_not(error, self._path)
+                )
             self._is_told = True
 
     def _write(self, kept: Sequence[str], in_file: int | None) -> int:

@@ -23,6 +23,7 @@ from photon.errors import FormatTooNew
 from photon.logs.files import TrackedFile
 from photon.process.clock import MICROSECONDS
 from photon.process.operating_system import private_folder
+from photon.storage.full_disks import why_not
 
 FOLDER, SUFFIX = "timeline", ".jsonl"
 FORMAT = 1
@@ -104,7 +105,9 @@ class Timeline:
         except OSError as error:
             if not self._is_failing:
                 log.warning(
-                    "the timeline %s takes no line, availability will look worse: %s", self._folder, error
+                    "the timeline %s takes no line, availability will look worse: %s",
+                    self._folder,
+                    why_not(error, self._folder),
                 )
             self._is_failing = True
             return False

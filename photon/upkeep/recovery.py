@@ -31,6 +31,7 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.outcomes import OutcomeClass
 from photon.state.points import mark
 from photon.state.view import open_view
+from photon.storage.full_disks import why_not
 from photon.tokens import Occurrence
 from photon.upkeep.plans import Say, silent
 from photon.verification.case_pages import read_page
@@ -242,7 +243,7 @@ def write_orders(state: Path, epoch: str, completed: int, records: Sequence[Orde
             for at in range(0, len(records), MOST_RECORDS)
         ]
     except OSError as error:
-        raise StateUnavailable(f"cannot leave a work order in {state}: {error}") from error
+        raise StateUnavailable(f"cannot leave a work order in {state}: {why_not(error, state)}") from error
 
 
 def without_ordered(

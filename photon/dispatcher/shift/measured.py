@@ -15,6 +15,7 @@ from pathlib import Path
 
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.measures import Measures, Meter
+from photon.storage.full_disks import why_not
 
 MEASURED_FILE = "measured.json"
 FORMAT = 1
@@ -78,7 +79,9 @@ class MeasuredFile:
             os.replace(beside, self._path)
         except OSError as error:
             if not self._is_told:
-                log.warning("what was measured is not stored, and metrics lack it: %s", error)
+                log.warning(
+                    "what was measured is not stored, and metrics lack it: %s", why_not(error, self._path)
+                )
             self._is_told = True
             with suppress(OSError):
                 beside.unlink()

@@ -27,6 +27,7 @@ from photon.state.waiting.reasons import NEVER_US, Codes
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.states import Rows, Tally, tally_of
 from photon.storage import local_copies
+from photon.storage.full_disks import why_not
 from photon.storage.store import store_of
 from photon.storage.store_errors import tells_of_damage
 
@@ -91,7 +92,7 @@ def write_segment(folder: Location, name: str, records: pa.Table) -> SegmentInfo
         write_index(folder, name, ordered)
         store_of(folder).sync()
     except OSError as error:
-        raise OSError(f"cannot write waiting records to {folder}: {error}") from error
+        raise OSError(f"cannot write waiting records to {folder}: {why_not(error, folder)}") from error
     return info_of(name, ordered)
 
 
