@@ -31,6 +31,7 @@ from photon.registry.entry import Epoch
 from photon.registry.epochs import begin_epoch, end_epochs, is_live
 from photon.registry.errors import OtherTable
 from photon.registry.id_registry import IdRegistry
+from photon.registry.known_tables import another_table
 from photon.registry.register import Register
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
@@ -190,12 +191,7 @@ def _check_lake(pipeline: Pipeline, datacenter: str, register: Register, table: 
 def _other_lake(
     pipeline: Pipeline, datacenter: str, table: OutputTable, table_id: str | None, known: str
 ) -> LakeMismatch:
-    found = f"(id {table_id}) is not the one" if table_id else "is gone: the one"
-    return LakeMismatch(
-        f"the table {table.folder} {found} that the registry knows of datacenter {datacenter} "
-        f"(id {known}): rows would be missing; put the lake folder back; or if this is "
-        f"another pipeline, give it a name of its own ({pipeline.file})"
-    )
+    return LakeMismatch(another_table(table.folder, table_id, datacenter, known, pipeline.file))
 
 
 @dataclass(frozen=True)

@@ -222,14 +222,25 @@ def _nothing_lost(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
         f"photon status {pipeline.typed} names them; put the files back, or take their lines from another "
         "datacenter's copy; then, or if they are gone for good: "
         f"photon acknowledge {pipeline.typed} {facts.datacenter} (under Dagster the job acknowledgement)",
-        "has lost what was to be read" if lost.is_certain else "may have lost the ends of logs",
+        "has lost what was to be read" if lost.is_certain else _doubt_in_short(lost),
         counts_exactly=True,
         names=facts.lost_named,
     )
 
 
+def _doubt_in_short(lost: Losses) -> str:
+    seen = "has logs that went in use, read as far as anybody saw"
+    return "may have lost the ends of logs" if lost.may_be_lost_bytes else seen
+
+
 def _may_be_lost(lost: Losses) -> str:
     """The sum of what is known, and that it is not all."""
+    if not lost.may_be_lost_bytes:
+        files = counted(len(lost.may_be_lost), "log file")
+        return (
+            f"all that was seen of {files} truncated or gone in use was read; whether more was written to "
+            "them nobody knows"
+        )
     return (
         f"at least {counted(lost.may_be_lost_bytes, 'byte')} may be lost of "
         f"{counted(len(lost.may_be_lost), 'log file')} truncated or gone in use; how many more nobody knows"

@@ -21,6 +21,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.in_time import NotInTime, Repeated
 from photon.process.readable import counted, readable
+from photon.registry.known_tables import another_table
 from photon.state.starting import what_starts
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable, is_table
@@ -223,15 +224,12 @@ def _not_its_own(
 ) -> list[str]:
     """Say that the table of joined rows is not there, or is another one; empty: it is as it should be."""
     folder = pipeline.datacenters[datacenter].lake / "joined_events"
-    if here is None and (has_run or table_id is not None):
+    if here is None and has_run:
         return [
             f"there is no table {folder}, and datacenter {datacenter} has joined: mount the lake or put it "
             "back, for its rows are missing and no join goes on. If it is lost for good: "
             f"photon retire {pipeline.typed} {datacenter} --lake-is-gone"
         ]
-    if here is not None and table_id not in (None, here):
-        return [
-            f"the table {folder} (id {here}) is not the one that the registry knows of datacenter "
-            f"{datacenter} (id {table_id}): rows are missing, and no join goes on; put the lake folder back"
-        ]
+    if table_id is not None and table_id != here:
+        return [f"no join goes on: {another_table(folder, here, datacenter, table_id, pipeline.file)}"]
     return []

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
-from photon.registry.known_tables import MissingTable, missing_tables
+from photon.registry.known_tables import MissingTable, another_table, missing_tables
 from photon.registry.opening import read_register
 from photon.registry.register import Register
 from photon.storage.delta import LakeMismatch, LakeUnavailable
@@ -72,10 +72,7 @@ def _error_of(missing: MissingTable, pipeline: Pipeline) -> LakeUnavailable | La
         )
     folder = pipeline.datacenters[name].lake / "joined_events"
     if missing.why == "another":
-        return LakeMismatch(
-            f"the table {folder} (id {missing.found}) is not the one that the registry knows of datacenter "
-            f"{name} (id {missing.table_id}): rows would be missing; put the lake folder back"
-        )
+        return LakeMismatch(another_table(folder, missing.found, name, missing.table_id, pipeline.file))
     return LakeUnavailable(
         f"there is no table {folder}, and the registry knows that datacenter {name} has joined: its rows "
         "would be missing; mount the lake or put it back. If it is lost for good: "

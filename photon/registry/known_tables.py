@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from photon.pipeline.location import Location
 from photon.registry.register import Register
 
 # There is no table; there is another one; nobody reads it, for the pipeline file lacks its datacenter.
@@ -23,6 +25,16 @@ class MissingTable:
     why: Missing
     table_id: str
     found: str | None = None
+
+
+def another_table(folder: Location, here: str | None, datacenter: str, known: str, file: Path) -> str:
+    """Say that a table is not the one that the registry knows: one of the two is another pipeline's."""
+    found = f"(id {here}) is not the one" if here else "is gone: the one"
+    return (
+        f"the table {folder} {found} that the registry knows of datacenter {datacenter} (id {known}): rows "
+        "would be missing. If the lake folder was replaced, put it back; if `registry` leads to that of "
+        f"another pipeline of the same name, mend it, or give this one a name of its own ({file})"
+    )
 
 
 def known_tables(register: Register) -> dict[str, str]:

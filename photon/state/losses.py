@@ -133,8 +133,8 @@ def _lost_of(lost: Losses, number: int, tracked: TrackedFile) -> str:
             "unread; how many more nobody knows"
         )
     return (
-        "it was truncated or went while it was in use, and what was written to it last may be lost: at least "
-        "0 bytes, how many more nobody knows"
+        "all that was seen of it was read, and it was truncated or went while it was in use: whether "
+        "more was written to it nobody knows"
     )
 
 

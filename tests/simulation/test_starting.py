@@ -202,7 +202,7 @@ def test_a_lake_that_is_not_the_registrys_is_refused(world: World) -> None:
     world.events("c1")
     world.join()
     shutil.rmtree(world.pipeline.datacenters["east"].lake)
-    with pytest.raises(LakeMismatch, match="put the lake folder back"):
+    with pytest.raises(LakeMismatch, match="was replaced, put it back"):
         world.join()
 
 
@@ -262,7 +262,10 @@ def test_a_lake_that_is_replaced_while_an_epoch_begins_is_refused(world: World) 
         shutil.move(str(lake), world.folder / "kept")
         world.table().create(world.pipeline.name, "east")
 
-    with at("lake.after_load", replace), pytest.raises(LakeMismatch, match="put the lake folder back"):
+    with (
+        at("lake.after_load", replace),
+        pytest.raises(LakeMismatch, match="was replaced, put it back"),
+    ):
         world.join()
     assert world.ledgers.register.epochs == epochs
     shutil.rmtree(str(lake))

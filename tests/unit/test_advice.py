@@ -13,13 +13,14 @@ from photon.dispatcher.shift.people import how_to_start
 from photon.health.at_work import LOST_SECONDS
 from photon.health.headline import headline, sentences
 from photon.health.judge import all_verdicts, judge
-from photon.health.lakes import put_back
+from photon.health.lakes import look_at_tables, put_back
 from photon.health.memory import Memory
 from photon.health.status import DatacenterStatus, LogStatus, status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.releases.finding import none_yet
 from photon.state.starting import what_starts, what_starts_any
+from photon.storage.tables import OutputTable
 from photon.tracing.advice import what_to_do
 from photon.tracing.report import DatacenterTrace, LogRecord, RegistryAnswer, Trace
 from photon.tracing.table_rows import missing_table
@@ -163,3 +164,16 @@ def test_a_verification_that_never_ran_is_told_and_counts_as_no_promise_kept(pip
     assert "verified" not in found
     assert told.unjudged.keys() == {"verified"}
     assert [one for one in sentences(told) if "was never verified" in one]
+
+
+def test_a_registry_of_another_pipeline_of_the_same_name_is_thought_of(pipeline: Pipeline) -> None:
+    """Its lakes are as they were, or yet to be made: nobody is to retire another pipeline's datacenter."""
+    place = pipeline.datacenters["east"]
+    place.lake.mkdir(parents=True)  # type: ignore[union-attr]
+    (told,) = look_at_tables(pipeline, "east", False, "another's", None).problems
+    assert "if `registry` leads to that of another pipeline of the same name, mend it" in told
+    assert "retire" not in told.replace(str(place.lake), "")
+    OutputTable(place.lake, "joined_events").create(pipeline.name, "east")
+    (told,) = look_at_tables(pipeline, "east", True, "another's", None).problems
+    assert "is not the one that the registry knows of datacenter east (id another's)" in told
+    assert "if `registry` leads to that of another pipeline of the same name, mend it" in told
