@@ -49,7 +49,7 @@ def resume(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
 
 
 def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_json: bool) -> None:
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.cli.output import chosen
         from photon.upkeep.hold import plan_hold
         from photon.upkeep.plans import carry_out
@@ -76,7 +76,7 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
     its rows don't count any more, and all of its events are free: the others are verified, and ordered to
     join again what they called joined by it. Refused while its lake can be read. May be killed and run again.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, asks_registry=True) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.retire import plan_retire

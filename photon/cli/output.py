@@ -182,8 +182,11 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 
 
 @contextmanager
-def opened(pipeline_file: Path) -> Iterator[Pipeline]:
-    """The pipeline of a command that asks its registry; with logs and errors as all commands have them."""
+def opened(pipeline_file: Path, asks_registry: bool = False) -> Iterator[Pipeline]:
+    """The pipeline of a command that asks its registry; with logs and errors as all commands have them.
+
+    `asks_registry`: nothing can be done without it, so that the command ends soon where it hangs.
+    """
     log_to_stderr()
     with expected_errors(pipeline_file):
         from photon.pipeline.file import load_pipeline
@@ -191,11 +194,31 @@ def opened(pipeline_file: Path) -> Iterator[Pipeline]:
         from photon.registry.opening import close_registries
 
         try:
-            yield load_pipeline(pipeline_file)
+            pipeline = load_pipeline(pipeline_file)
+            if asks_registry:
+                _ask_registry(pipeline)
+            yield pipeline
         finally:
             # One that hangs ends with the process.
             with suppress(NotInTime):
                 Question(close_registries).answer(CLOSE_SECONDS)
+
+
+def _ask_registry(pipeline: Pipeline) -> None:
+    """NotInTime, with who holds it, where the registry gives no answer. The command tells all else itself."""
+    from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time, register_of
+    from photon.process.in_time import NotInTime
+
+    try:
+        # A busy machine keeps its own registry; requests to another one seem to be work, for threads wait.
+        is_local = pipeline.registry.endpoints == "local"
+        if not is_local:
+            import boto3  # noqa: F401  # takes seconds on a busy machine, and is no late answer
+        asked_in_time(pipeline, lambda: register_of(pipeline), ASK_SECONDS, while_working=is_local)
+    except NotInTime:
+        raise
+    except (UserError, OSError):
+        return
 
 
 @contextmanager

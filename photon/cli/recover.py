@@ -53,7 +53,7 @@ def recover(
     Joins nothing by itself: it leaves work orders in state folders. A datacenter that runs takes them up
     within a moment, another one at its next start. It may be run again, and beside joins.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
         from photon.upkeep.plans import carry_out
         from photon.upkeep.recovery import RecoveryPlan

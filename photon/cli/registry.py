@@ -111,7 +111,7 @@ def refill(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     logs again, and joins what has no row. Changes nothing if the registry lacks nothing. May be killed and
     run again; until it has run to its end no datacenter joins. Exit status 1 if an event has two rows.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, asks_registry=True) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.refill import plan_refill
@@ -242,7 +242,7 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
     A single word is LEDGERS if it is a number; ./4 is a file.
     """
     pipeline_file, ledgers = words
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.registry.opening import open_reader
         from photon.upkeep.plans import carry_out
         from photon.upkeep.reshard import plan_reshard
@@ -274,7 +274,7 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
     Dagster's). Ids go with all of their generation of ledgers. Joins go on; may be killed and run again. Exit
     status 3 if the registry did not answer on the way: the next pass goes on.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, asks_registry=True) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
         from photon.registry.opening import open_reader
         from photon.upkeep.gc import plan_gc

@@ -28,7 +28,7 @@ def unmatched(pipeline_file: Path, anew: bool, dry_run: bool, as_json: bool) -> 
     A primary is due `unmatched.after` behind its own time, once logs are read that far. One datacenter writes
     the table, and the command runs where that one is. It may be stopped and run again at any moment.
     """
-    with opened(pipeline_file) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
+    with opened(pipeline_file, asks_registry=True) as pipeline, showing_progress(UPKEEP_LINE_SECONDS) as say:
         from photon.process.clock import SystemClock
         from photon.registry.opening import open_reader
         from photon.unmatched.run import find_unmatched

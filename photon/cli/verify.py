@@ -61,7 +61,7 @@ def verify(
     what its logs do not. 3 if a datacenter's state or a data file of a table can't be read, so that nothing
     of it is verified.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.errors import WrongUsage
         from photon.verification.days import window_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.lease import lease_status_of
-from tests.e2e.photon_process import PATIENCE_SECONDS, photon, running
+from tests.e2e.photon_process import PATIENCE_SECONDS, line_with, photon, running
 from tests.support.registry_writer import writing_in
 from tests.support.stopped_processes import stopped
 
@@ -66,6 +67,43 @@ def test_endpoints_that_answer_nothing_are_named(tmp_path: Path, command: tuple[
         said = said_by(*command, file=file)
     assert url in said
     assert "no answer within" in said or "does not answer" in said or "timed out" in said, said
+
+
+@pytest.fixture
+def beside_silence(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A pipeline whose only endpoint takes connections and answers nothing; and its address."""
+    with closing(socket.create_server(("127.0.0.1", 0), backlog=64)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        file = Traffic(1, ("east",)).write_pipeline(tmp_path, "aid", "unmatched: {}\n")
+        file.write_text(file.read_text() + f"registry: {{endpoints: [{{url: {url}, region: local}}]}}\n")
+        yield file, url
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["hold", "resume", "verify", "recover", "retire", "unmatched", "registry gc", "registry refill"],
+)
+def test_commands_that_can_do_nothing_without_the_registry_give_up_soon_and_name_it(
+    beside_silence: tuple[Path, str], command: str
+) -> None:
+    file, url = beside_silence
+    more = ["east"] if command in ("hold", "resume", "retire") else []
+    said = photon(*command.split(), file, *more, status=3).stderr
+    assert f"the registry at {url}: no answer within 2.5 s; look at these servers" in said
+
+
+@pytest.mark.parametrize("command", ["dead-letters", "releases", "compact"])
+def test_commands_that_need_no_registry_answer_beside_one_that_hangs(
+    beside_silence: tuple[Path, str], command: str
+) -> None:
+    file, _ = beside_silence
+    assert "join" in photon(command, file).stdout
+
+
+def test_a_join_says_soon_what_it_waits_for(beside_silence: tuple[Path, str]) -> None:
+    file, url = beside_silence
+    with running("join", file, "--engine", "local") as process:
+        assert f"the registry at {url}: no answer within 2.5 s" in line_with("It is waited for", process)
 
 
 def test_a_join_that_is_stopped_is_named_at_once_with_the_command_that_has_it_go_on(pipeline: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from photon.dispatcher.shift.ending import (
 )
 from photon.dispatcher.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
 from photon.dispatcher.shift.measured import MeasuredFile
+from photon.dispatcher.shift.people import ASK_SECONDS, silent_registry
 from photon.dispatcher.shift.points import PointsRecorder, recording_points
 from photon.dispatcher.startup import start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
@@ -152,7 +154,16 @@ def run_shift(
 
 
 def _positions_of(pipeline: Pipeline) -> Positions:
-    return positions_at(find_registry(pipeline))
+    def say() -> None:
+        log.warning("%s. It is waited for", silent_registry(pipeline, f"no answer within {ASK_SECONDS:g} s"))
+
+    is_slow = threading.Timer(ASK_SECONDS, say)  # a call may hang for many times as long before it fails
+    is_slow.daemon = True
+    is_slow.start()
+    try:
+        return positions_at(find_registry(pipeline))
+    finally:
+        is_slow.cancel()
 
 
 @dataclass(frozen=True)
