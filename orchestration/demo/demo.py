@@ -29,6 +29,7 @@ from orchestration.demo.scenario import (
     registry_over,
     stay,
     traffic,
+    verified_often,
 )
 from orchestration.demo.summary import Course, Summary
 from orchestration.demo.traffic import Traffic
@@ -143,6 +144,7 @@ def run_live(
         if not folder.is_begun:
             settings = SETTINGS + registry_over([one.url for one in servers])
             logged.write_pipeline(folder.path, PIPELINE, settings, lines)
+        folder.pipeline.write_text(verified_often(folder.pipeline.read_text()))
         if servers:
             init_registry(load_pipeline(folder.pipeline), clock)
         folder.rotate_logs()

@@ -23,7 +23,7 @@ from photon.dispatcher.shift.lease import Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
 from photon.health.facts import Facts as DatacenterFacts
 from photon.health.status import DatacenterStatus, LogStatus
-from photon.pipeline.file import load_pipeline
+from photon.pipeline.file import load_pipeline, settings_hash
 from photon.process.clock import MICROSECONDS
 from photon.state.outcomes import Counts
 from photon.state.view import StateView
@@ -121,6 +121,16 @@ def test_every_phase_is_bounded_and_the_join_lasts_as_long_as_asked() -> None:
 
 def test_no_late_query_comes_after_the_traffic_has_stopped() -> None:
     assert scenario.CALM_SECONDS > 2 * scenario.LATE_SECONDS  # late: once to twice as long
+
+
+def test_a_demo_that_stays_is_verified_every_few_minutes(tmp_path: Path) -> None:
+    traffic = scenario.traffic(1, 60)
+    file = traffic.write_pipeline(tmp_path, scenario.PIPELINE, scenario.SETTINGS)
+    assert load_pipeline(file).verification.cron == scenario.SELDOM
+    before = settings_hash(load_pipeline(file))
+    file.write_text(scenario.verified_often(file.read_text()))
+    assert load_pipeline(file).verification.cron == scenario.OFTEN
+    assert settings_hash(load_pipeline(file)) == before, "it goes on in the folder of another demo"
 
 
 def test_the_pipeline_file_of_a_demo_is_accepted(tmp_path: Path) -> None:
