@@ -33,10 +33,15 @@ MOST_REMOVED = 1_000  # in one request
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Files that stay for readers: for how long whatever left, and by path what a kept release needs."""
+    """Files that stay for readers: for how long whatever left, and by path what a kept release needs.
+
+    `looked`: behind this commit nobody has looked for those of others yet, so entries stay; None: no release
+    has looked at all, and none is needed.
+    """
 
     hours: int = KEEP_HOURS
     files: Collection[str] = frozenset()
+    looked: int | None = None
 
     def hours_of(self, handle: DeltaTable) -> int:
         """People may want files kept for longer (`delta.deletedFileRetentionDuration`)."""
@@ -94,7 +99,8 @@ def _what_left(table: OutputTable, now_us: int, kept: Kept) -> Iterator[tuple[Bu
         if there is None:  # somebody may have restored the table to a version that has one of them
             there = data_files(open_table(table.folder)).keys()
         gone = set(archive.removed(bundle)).difference(there)
-        if gone.isdisjoint(kept.files):
+        is_looked_at = kept.looked is None or bundle.last <= kept.looked
+        if is_looked_at and gone.isdisjoint(kept.files):
             yield bundle, gone
 
 

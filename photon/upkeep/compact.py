@@ -7,7 +7,7 @@ needs leave the folder. Each step may be killed and run again. Where two run at 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +18,12 @@ from photon.process.clock import MICROSECONDS, Clock, microseconds
 from photon.process.in_time import behind_others
 from photon.process.pace import pace
 from photon.process.readable import counted
+from photon.releases import copies
 from photon.releases.finding import least_rebuilt
 from photon.state.view import open_view
 from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
-from photon.storage.columns import TABLE_COLUMNS
+from photon.storage.changes import NO_COMMIT
+from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.compaction import LEAST_FILES, Group, compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.delta import lake_errors
@@ -88,7 +90,8 @@ class CompactionPlan:
         kept_since_us = log_kept_since_us(table, self.pipeline.compaction, now_us())
         entries = behind_others(partial(clean, table.folder, kept_since_us))
         knows_plans, open_plan = open_plan_of(self.pipeline.datacenters[self.datacenter].state)
-        kept = kept_for_readers(self.pipeline, replacements_of(table))
+        looked = looked_up_to(self.pipeline, self.datacenter, table.name)
+        kept = replace(kept_for_readers(self.pipeline, replacements_of(table)), looked=looked)
         data_files = behind_others(partial(vacuum, table, open_plan, knows_plans, now_us(), kept))
         if table.name == REBUILT_TABLE:
             self._forget_lists(table, now_us() - kept.hours * HOUR_US)
@@ -129,7 +132,8 @@ def plan_compaction(
         if not table.exists():
             continue
         files, groups, lists = to_rewrite(table, datacenter, least_files)
-        kept = kept_for_readers(pipeline, lists)
+        looked = looked_up_to(pipeline, datacenter, table.name)
+        kept = replace(kept_for_readers(pipeline, lists), looked=looked)
         expected = Compacted(
             files_before=files,
             files_after=files - sum(len(group.files) for group in groups) + len(groups),
@@ -179,6 +183,17 @@ def kept_for_readers(pipeline: Pipeline, lists: Sequence[Replacement]) -> Kept:
     """Tell vacuum what it leaves to readers: all for a week, or as long as releases, and what these need."""
     hours = -(-microseconds(pipeline.releases.keep) // HOUR_US)
     return Kept(max(KEEP_HOURS, hours), {file.path for one in lists for file in one.went})
+
+
+def looked_up_to(pipeline: Pipeline, datacenter: str, table: TableName) -> int | None:
+    """Up to which commit the newest release has looked for those of others (E11); None: it has not."""
+    try:
+        newest = copies.latest(pipeline.datacenters[datacenter].lake)
+    except OSError:
+        return NO_COMMIT  # all entries stay
+    part = None if newest is None else newest.parts.get(datacenter)
+    looked = None if part is None else part.looked.get(table)
+    return None if looked is None else looked.version
 
 
 def to_rewrite(

@@ -13,7 +13,7 @@ from photon.storage.archived_log import ArchivedLog
 from photon.storage.delta import LOG_FOLDER
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import OutputTable
-from photon.storage.vacuum import vacuum
+from photon.storage.vacuum import Kept, vacuum
 from photon.tokens import PlanKey
 from tests.unit.compacted_table import (
     BATCHES,
@@ -66,6 +66,18 @@ def test_files_that_left_the_table_a_week_ago_go_with_the_commits_that_say_so(ta
     assert len(data_files) == 3
     assert ArchivedLog(table.folder).bundles() == []
     assert rows(again(table)) == before
+
+
+def test_commits_stay_until_a_release_has_looked_for_those_of_others(table: OutputTable) -> None:
+    compact_all(table)
+    append(table, BATCHES + 1)
+    last = table.load().version()
+    checkpoint(table.folder)
+    clean(table.folder, now_us() + 1_000_000)
+    later_us = now_us() + 8 * DAY_US
+    assert vacuum(table, None, False, later_us, Kept(looked=1)) == 0
+    assert ArchivedLog(table.folder).bundles() != []
+    assert vacuum(table, None, False, later_us, Kept(looked=last)) == BATCHES - 1
 
 
 def test_a_file_stays_that_is_in_the_table_again(table: OutputTable) -> None:
