@@ -24,7 +24,8 @@ def readable(text: str | bytes) -> str:
     )
 
 
-# A terminal obeys control characters, and turns text around at marks of direction; lone surrogates can't be written.
+# A terminal obeys control characters, and turns text around at marks of direction.
+# Lone surrogates can't be written.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
