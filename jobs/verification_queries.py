@@ -259,11 +259,14 @@ class Queries:
         asked = records.where(F.col("datacenter").isin(list(self.scope.selected)))
         asked = asked.where(F.col("class").isin("unjoinable", UNDECIDED))
         window = self.scope.pipeline.retry.lookup_window
-        outside = F.lit(False)
+        distance_us = F.abs(F.col("primary_time_us") - F.col("around_us"))
+        is_eligible = F.col("primary_file").isNotNull()
         if window is not None:
-            outside = F.abs(F.col("primary_time_us") - F.col("around_us")) > microseconds(window)
-        rank = F.struct(outside.alias("outside"), *CANDIDATE)
-        first = F.min(F.when(F.col("primary_file").isNotNull(), rank)).alias("first")
+            is_eligible &= distance_us <= microseconds(window)
+        # The nearest one before, else the nearest one behind (protocol F14).
+        is_behind = F.col("primary_time_us") > F.col("around_us")
+        rank = F.struct(is_behind.alias("is_behind"), distance_us.alias("distance_us"), *CANDIDATE)
+        first = F.min(F.when(is_eligible, rank)).alias("first")
         kept = [*RECORD, "raw", "class"]
         with_first_primary = (
             asked.join(_candidates(primaries), ["datacenter", "key"], "left")

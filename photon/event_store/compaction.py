@@ -18,7 +18,7 @@ from photon.pipeline.location import Location
 # written some six times, at 0.2 us.
 SEGMENTS_A_TIER = 6
 SMALLEST_TIER_EVENTS = 4096
-MERGED_AT_ONCE_EVENTS = 2**20  # bounds memory: 32 MiB, and as much again while they are sorted
+MERGED_AT_ONCE_EVENTS = 2**20  # bounds memory: 40 MiB, and as much again while they are sorted
 
 
 @dataclass(frozen=True)

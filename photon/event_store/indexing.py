@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.event_store.hashing import Hashes, hash_ids
+from photon.event_store.hashing import Hashes, digests_of, hash_ids
 from photon.event_store.segments import Places, SegmentInfo, concat, events_of, write_segment
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
@@ -70,7 +70,7 @@ def index_events(
 ) -> Indexed:
     """Write a segment of events (`photon.logs.parse.PRIMARY_EVENTS`), also where there are none. OSError.
 
-    Of each part only 32 bytes an event are kept, so pass a generator. Times that are not `plausible` are in
+    Of each part only 40 bytes an event are kept, so pass a generator. Times that are not `plausible` are in
     the segment, and do not count as the latest of their file.
     """
     places = concat([_places(events) for events in parts]).sorted()
@@ -89,6 +89,7 @@ def _places(events: pa.Table) -> Places:
     return Places(
         hash_ids(events["_id"]),
         events["_time_us"].to_numpy(),
+        digests_of(events["_raw"]),
         events["_offset"].to_numpy(),
         events["_file"].to_numpy().astype(np.uint32),
         pc.binary_length(events["_raw"]).to_numpy().astype(np.uint32),

@@ -15,6 +15,8 @@ from photon.pipeline.location import Location
 
 Ints = npt.NDArray[np.int64]
 
+EARLIEST_US, LATEST_US = -(2**63), 2**63 - 1
+
 
 @dataclass(frozen=True)
 class IndexSnapshot:
@@ -32,11 +34,22 @@ def index_folder(work: Location) -> Location:
 
 
 @dataclass(frozen=True)
-class TimeWindows:
-    """For each key, the first and the last microsecond at which its event may be."""
+class Around:
+    """For each key, when its event is expected, and the first and the last time at which it may be."""
 
+    expected_us: Ints
     first_us: Ints
     last_us: Ints
+
+    def take(self, rows: Ints) -> Around:
+        return Around(self.expected_us[rows], self.first_us[rows], self.last_us[rows])
+
+    @staticmethod
+    def any_time(expected_us: Ints) -> Around:
+        """Without a window."""
+        return Around(
+            expected_us, np.full_like(expected_us, EARLIEST_US), np.full_like(expected_us, LATEST_US)
+        )
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,7 @@ class Primaries:
 
     rows: Ints  # row in `events`; -1: no event, as far as the logs are read
     unanswered: npt.NDArray[np.bool_]  # the key has an event in a log file that can't be read now
+    is_ambiguous: npt.NDArray[np.bool_]  # events of the key's id with other content might have joined, too
     events: pa.Table  # photon.logs.parse.PRIMARY_EVENTS, each once
     files: Mapping[int, LogFile]  # those that the events are in, by number
 
@@ -52,10 +66,10 @@ class Primaries:
 class EventStore(Protocol):
     """Where the joiner finds primary events."""
 
-    def lookup(self, keys: pa.Array, windows: TimeWindows | None = None) -> Primaries:
+    def lookup(self, keys: pa.Array, around: Around) -> Primaries:
         """The primary event of each key (text, no nulls), in all the logs that are indexed.
 
-        Where the same id was logged twice, the first by (time, path, offset) counts.
-        The cost grows with the number of segments, not with that of events.
+        Of several with one id the nearest counts (protocol F14).
+        The cost grows with the number of segments, not with that of events, nor with that of an id's events.
         """
         ...

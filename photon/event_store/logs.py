@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.event_store.hashing import Hashes, hash_ids
-from photon.event_store.interface import IndexSnapshot, Ints, Primaries, TimeWindows
+from photon.event_store.interface import Around, IndexSnapshot, Ints, Primaries
 from photon.event_store.log_files import LogFiles, write_log_files
+from photon.event_store.nearest import best_of_each, nearest_events
 from photon.event_store.segments import Places, Segment, SegmentDamaged, concat, forget_copy, open_segment
 from photon.logs.files import LogFile
 from photon.logs.formats.dialect import dialect_of
@@ -25,6 +26,8 @@ from photon.logs.parse import PRIMARY_EVENTS, parse_ids
 from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.location import Location
 from photon.pipeline.sections import PrimaryLog
+
+MOST_OF_EQUAL_HASH = 64  # events of one hash, where two ids have it, that are told apart by their lines
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,18 @@ class Index:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Events whose hash is that of a key: those of one key follow each other, the first that counts ahead."""
+    """Events whose hash is that of a key: those of one key follow each other by time."""
 
     keys: Ints  # which key each one may belong to
     places: Places
     files: Mapping[int, LogFile]
-
-    def at(self, rows: Ints) -> Candidates:
-        return Candidates(self.keys[rows], self.places.take(rows), self.files)
 
 
 class LogsEventStore:
     """The EventStore of a datacenter, in its logs (paper, section 3.3).
 
     An index says where the events are whose id has the hash of a key; their lines tell whether it is the id.
-    Without windows it finds every event whose log is there (protocol C7).
+    Every event whose log is there can be found (protocol C7).
     """
 
     def __init__(self, logs: Location, log: PrimaryLog, index: IndexSnapshot) -> None:
@@ -61,65 +61,65 @@ class LogsEventStore:
         self._segments = open_segments(index.folder, index.segments)
         self._log_files: LogFiles = open_log_files(index.log_files_in or index.folder, index.log_files)
 
-    def lookup(self, keys: pa.Array, windows: TimeWindows | None = None) -> Primaries:
+    def lookup(self, keys: pa.Array, around: Around) -> Primaries:
         hashes = hash_ids(keys)
-        candidates = self._candidates(hashes, windows)
+        nearest = nearest_events(self._segments, hashes, around, self._log_files.knows)
+        files = self._files_of(nearest.places)
+        events, row_of = self._read(Candidates(nearest.keys, nearest.places, files))
+        ids, asked = events["_id"].take(pa.array(row_of)), nearest.keys
+        same = _equal(ids, keys.take(pa.array(asked)))
         rows, unanswered = np.full(len(keys), -1), np.zeros(len(keys), bool)
-        found: list[pa.Table] = []
-        count = 0
-        # The first candidate of each key; behind it, where the hashes of two ids are equal, the next one.
-        turn = np.flatnonzero(np.diff(candidates.keys, prepend=-1))
-        last = np.append(turn[1:], len(candidates.keys))
-        while len(turn):
-            events, place_of = self._read(candidates.at(turn))
-            asked = candidates.keys[turn]
-            ids = events["_id"].take(pa.array(place_of))
-            same = _equal(ids, keys.take(pa.array(asked)))
-            rows[asked[same]] = count + place_of[same]
-            found.append(events)
-            count += events.num_rows
-            # An equal hash of another id: the next candidate may be the one. No line, or one whose id has
-            # another hash: it is not what was indexed, so nobody knows which event counts.
-            wrong = np.flatnonzero(~same)
-            other = wrong[_hashes_of(ids.take(pa.array(wrong))) == hashes[asked[wrong]]]
-            unanswered[np.setdiff1d(asked[wrong], asked[other])] = True
-            turn, last = turn[other] + 1, last[other]
-            turn, last = turn[turn < last], last[turn < last]
-        return _only_found(rows, unanswered, pa.concat_tables(found) if found else None, candidates.files)
+        rows[asked[same]] = row_of[same]
+        # No line, or one whose id has another hash: it is not what was indexed, so nobody knows which
+        # event counts.
+        wrong = np.flatnonzero(~same)
+        is_other = _hashes_of(ids.take(pa.array(wrong))) == hashes[asked[wrong]]
+        unanswered[asked[wrong]] = True
+        if is_other.any():  # an equal hash of another id
+            others = asked[wrong[is_other]]
+            found = self._among_equal_hashes(keys, hashes, others, around)
+            unanswered[others] = found.unanswered
+            rows[others] = np.where(found.rows >= 0, found.rows + events.num_rows, -1)
+            events, files = pa.concat_tables([events, found.events]), {**files, **found.files}
+        return _only_found(Primaries(rows, unanswered, nearest.is_ambiguous, events, files))
+
+    def _among_equal_hashes(self, keys: pa.Array, hashes: Hashes, asked: Ints, around: Around) -> Primaries:
+        """The nearest events of keys whose hash is another id's, too. So rare that few are looked at."""
+        some = self.events_with(hashes[asked], MOST_OF_EQUAL_HASH)
+        key_of = asked[some.keys]
+        is_inside = around.first_us[key_of] <= some.places.times_us
+        is_inside &= some.places.times_us <= around.last_us[key_of]
+        read = self.read(some)
+        is_lost = pc.is_null(read["_id"]).to_numpy()
+        own = np.flatnonzero(is_inside & (is_lost | _equal(read["_id"], keys.take(pa.array(key_of)))))
+        own = own[best_of_each(some.keys[own], some.places.take(own), around.take(asked))]
+        rows, nothing = np.full(len(asked), -1), np.zeros(len(asked), bool)
+        rows[some.keys[own]] = np.where(is_lost[own], -1, own)
+        unanswered = np.bincount(some.keys, minlength=len(asked)) == MOST_OF_EQUAL_HASH
+        unanswered[some.keys[own]] |= is_lost[own]
+        return Primaries(np.where(unanswered, -1, rows), unanswered, nothing, read, some.files)
 
     def events_with(self, hashes: Hashes, most_copies: int) -> Candidates:
-        """The places of all events whose ids have these hashes, at most so many of each."""
-        found = self._candidates(hashes, None)
-        first = np.searchsorted(found.keys, found.keys)  # of each key's places
-        return found.at(np.flatnonzero(np.arange(len(found.keys)) - first < most_copies))
+        """The places of events whose ids have these hashes, the first by time, at most so many of each."""
+        order = np.argsort(hashes)
+        parts, whose = list[Places](), [np.empty(0, np.int64)]
+        for segment in self._segments:
+            rows, which = segment.find(hashes[order], most_copies)
+            is_there = self._log_files.knows(segment.places.files[rows])
+            parts.append(segment.places.take(rows[is_there]))
+            whose.append(order[which[is_there]])
+        places, keys = concat(parts), np.concatenate(whose)
+        by = np.lexsort((places.offsets_bytes, places.files, places.digests, places.times_us, keys))
+        by = by[np.arange(len(by)) - np.searchsorted(keys[by], keys[by]) < most_copies]
+        return Candidates(keys[by], places.take(by), self._files_of(places.take(by)))
 
     def read(self, candidates: Candidates) -> pa.Table:
         """The events at these places (PRIMARY_EVENTS); nulls as `_id` and `_raw`: the line can't be read."""
         events, row_of = self._read(candidates)
         return events.take(pa.array(row_of))
 
-    def _candidates(self, hashes: Hashes, windows: TimeWindows | None) -> Candidates:
-        order = np.argsort(hashes)
-        wanted = hashes[order]
-        parts: list[Places] = []
-        whose: list[Ints] = [np.empty(0, np.int64)]
-        for segment in self._segments:
-            rows, which = segment.find(wanted)
-            parts.append(segment.places.take(rows))
-            whose.append(order[which])
-        places, keys = concat(parts), np.concatenate(whose)
-        possible = self._log_files.knows(places.files)
-        if windows is not None:
-            possible &= windows.first_us[keys] <= places.times_us
-            possible &= places.times_us <= windows.last_us[keys]
-        places, keys = places.take(possible), keys[possible]
-        numbers, file_of = np.unique(places.files, return_inverse=True)
-        files = self._log_files.files(numbers.tolist())
-        by_path = np.argsort(np.array([files[number].path for number in numbers.tolist()], object))
-        path_rank = np.empty(len(numbers), np.int64)
-        path_rank[by_path] = np.arange(len(numbers))
-        first_counts = np.lexsort((places.offsets_bytes, path_rank[file_of], places.times_us, keys))
-        return Candidates(keys[first_counts], places.take(first_counts), files)
+    def _files_of(self, places: Places) -> Mapping[int, LogFile]:
+        return self._log_files.files(np.unique(places.files).tolist())
 
     def _read(self, candidates: Candidates) -> tuple[pa.Table, Ints]:
         """The events at the candidates' places, each once, and for each candidate its row among them.
@@ -182,14 +182,12 @@ def _hashes_of(ids: pa.ChunkedArray) -> Hashes:
     return hash_ids(pc.fill_null(ids, ""))
 
 
-def _only_found(
-    rows: Ints, unanswered: npt.NDArray[np.bool_], events: pa.Table | None, files: Mapping[int, LogFile]
-) -> Primaries:
+def _only_found(found: Primaries) -> Primaries:
     """Leave out the events that are nobody's."""
+    rows = found.rows
     wanted, places = np.unique(rows[rows >= 0], return_inverse=True)
     rows[rows >= 0] = places
-    table = PRIMARY_EVENTS.empty_table() if events is None else events.take(pa.array(wanted))
-    return Primaries(rows, unanswered, table, files)
+    return replace(found, events=found.events.take(pa.array(wanted)))
 
 
 @contextmanager

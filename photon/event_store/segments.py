@@ -24,13 +24,20 @@ from photon.pipeline.location import Location
 from photon.storage import local_copies
 from photon.storage.store import store_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SUFFIX = ".segment"
 # Widest first, so that every column is aligned to its own width.
-_DTYPES = {"hashes": "<u8", "times_us": "<i8", "offsets_bytes": "<i8", "files": "<u4", "lengths_bytes": "<u4"}
-EVENT_BYTES = sum(np.dtype(dtype).itemsize for dtype in _DTYPES.values())  # 32
+_DTYPES = {
+    "hashes": "<u8",
+    "times_us": "<i8",
+    "digests": "<u8",
+    "offsets_bytes": "<i8",
+    "files": "<u4",
+    "lengths_bytes": "<u4",
+}
+EVENT_BYTES = sum(np.dtype(dtype).itemsize for dtype in _DTYPES.values())  # 40
 _MAGIC = b"PhotonIx"
-_HEADER = struct.Struct("<8sI4xQ5I4x")  # magic, version, events, the crc32 of each column
+_HEADER = struct.Struct("<8sI4xQ6I")  # magic, version, events, the crc32 of each column
 _CHECK_BYTES = 2**24  # read at once while checksums are compared
 
 Ints = npt.NDArray[np.int64]
@@ -46,6 +53,7 @@ class Places:
 
     hashes: Hashes
     times_us: npt.NDArray[np.int64]
+    digests: Hashes  # of the lines: what tells copies of one event from other events of its id
     offsets_bytes: npt.NDArray[np.int64]
     files: npt.NDArray[np.uint32]
     lengths_bytes: npt.NDArray[np.uint32]  # length of the line without its end
@@ -58,8 +66,18 @@ class Places:
         return Places(*(getattr(self, name)[rows] for name in _DTYPES))
 
     def sorted(self) -> Places:
-        """The events by hash."""
-        return self.take(np.argsort(self.hashes))
+        """The events by hash; those of one hash by time, digest and place (protocol F14)."""
+        order = np.argsort(self.hashes)
+        hashes = self.hashes[order]
+        is_copy = np.zeros(len(order) + 1, bool)
+        is_copy[1:-1] = hashes[1:] == hashes[:-1]
+        rows = np.flatnonzero(
+            is_copy[:-1] | is_copy[1:]
+        )  # few: a sort by all columns takes nine times as long
+        some = self.take(order[rows])
+        by = (some.offsets_bytes, some.files, some.digests, some.times_us, some.hashes)
+        order[rows] = order[rows[np.lexsort(by)]]
+        return self.take(order)
 
 
 assert [each.name for each in fields(Places)] == list(_DTYPES)
@@ -186,6 +204,8 @@ class Segment:
         _, version, self.events, *self._checksums = _HEADER.unpack_from(self._map)
         if version > FORMAT_VERSION:
             raise FormatTooNew(path, version, FORMAT_VERSION)
+        if version < FORMAT_VERSION:
+            raise SegmentDamaged(f"{path} is of an earlier format: {version}")
         if len(self._map) != size_bytes(self.events):
             raise SegmentDamaged(f"{path} has {len(self._map)} bytes, which do not hold {self.events} events")
         columns, start = [], _HEADER.size
@@ -204,15 +224,34 @@ class Segment:
             if found != checksum:
                 raise SegmentDamaged(f"{self.path}: the checksum of its {column} does not agree")
 
-    def find(self, wanted: Hashes) -> tuple[Ints, Ints]:
-        """The events with these hashes, which are sorted: rows of `places`, and whose hash each one has."""
+    def runs(self, wanted: Hashes) -> tuple[Ints, Ints, Ints]:
+        """Which of these hashes, which are sorted, it has, and the rows [first, end) of their events."""
         hashes = self.places.hashes
         if not len(hashes) or not len(wanted):
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        first = np.searchsorted(hashes, wanted)
-        hits = np.flatnonzero(hashes[np.minimum(first, len(hashes) - 1)] == wanted)
-        first = first[hits]
-        counts = np.searchsorted(hashes, wanted[hits], side="right") - first
-        # Row by row: the first of each hash, and for its further copies one more each.
-        copies = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.repeat(first, counts) + copies, np.repeat(hits, counts)
+            nothing = np.empty(0, np.int64)
+            return nothing, nothing, nothing
+        first, last = np.searchsorted(hashes, wanted), len(hashes) - 1
+        which = np.flatnonzero(hashes[np.minimum(first, last)] == wanted)
+        first, own = first[which], wanted[which]
+        end = first + 1
+        is_long = np.flatnonzero(hashes[np.minimum(end, last)] == own)
+        end[is_long] = np.searchsorted(hashes, own[is_long], side="right")
+        return which, first, end
+
+    def find(self, wanted: Hashes, most_copies: int | None = None) -> tuple[Ints, Ints]:
+        """The events with these hashes, which are sorted: rows of `places`, and whose hash each one has.
+
+        Of each hash at most so many. Without that bound no hash may be wanted twice: an id with thousands
+        of events makes as many rows each time.
+        """
+        which, first, end = self.runs(wanted)
+        if most_copies is not None:
+            end = np.minimum(end, first + most_copies)
+        return rows_of_runs(first, end), np.repeat(which, end - first)
+
+
+def rows_of_runs(first: Ints, end: Ints) -> Ints:
+    """All rows of the stretches [first, end), one stretch after the other."""
+    counts = end - first
+    rows: Ints = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+    return rows

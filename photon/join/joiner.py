@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.event_store.interface import EventStore, Primaries, TimeWindows
+from photon.event_store.interface import EARLIEST_US, LATEST_US, Around, EventStore, Primaries
 from photon.join.adapting import adapt_pairs, may_skip, skip_records
 from photon.join.deciding import Decisions, JoinedEarlier, at_home, count_by_home
 from photon.join.messages import TaskContext
@@ -28,7 +28,7 @@ from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
 from photon.pipeline.event_time import primary_time_us
 from photon.pipeline.file import Pipeline
-from photon.process.clock import Clock, microseconds
+from photon.process.clock import NO_TIME_US, Clock, microseconds
 from photon.process.faults import fault_point
 from photon.process.measures import Measures
 from photon.registry.entry import Claims
@@ -37,8 +37,6 @@ from photon.registry.register import Register
 from photon.state.failing import AdapterCalls, Tally, TooManyFail
 from photon.state.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
 from photon.tokens import Occurrence
-
-EARLIEST_US, LATEST_US = -(2**63), 2**63 - 1
 
 
 class CandidateRows(Protocol):
@@ -191,7 +189,7 @@ class Joiner:
     def _find_primaries(self, rows: Ints) -> tuple[Ints, Primaries, Ints]:
         """The records with a primary, what was found, and for each of these records its row of that."""
         final = self.records.is_final[rows]
-        found = look_up_primaries(self.store, self.records, rows, final, self.context.pipeline)
+        found = look_up_primaries(self.store, self.records, rows, self.context.pipeline)
         is_found = found.rows >= 0
         self._measure_lookup(is_found, found)
         # Not while a log file that may hold it can't be read.
@@ -265,31 +263,20 @@ class Joiner:
         )
 
 
-def look_up_primaries(
-    store: EventStore, records: Records, rows: Ints, is_last: Mask, pipeline: Pipeline
-) -> Primaries:
-    """The primaries of the records `rows`. `is_last`: for which of them it is the last lookup.
+def look_up_primaries(store: EventStore, records: Records, rows: Ints, pipeline: Pipeline) -> Primaries:
+    """The primaries of the records `rows`. A window that is set is final (protocol C7)."""
+    ids, times_us = records.of("_key", rows), records.times_us[rows]
+    if pipeline.primary.id_codec is not None:
+        each = zip(ids.to_pylist(), times_us.tolist(), strict=True)
+        times_us = np.array([primary_time_us(key, at_us, pipeline.primary) for key, at_us in each], np.int64)
+    return store.lookup(ids, _around(times_us, pipeline.retry.lookup_window))
 
-    Without a window, which is the default, the first lookup is the last one too (protocol C7).
-    """
-    ids, window = records.of("_key", rows), pipeline.retry.lookup_window
+
+def _around(times_us: Ints, window: timedelta | None) -> Around:
+    """The times around the expected one of each record's primary: without one the earliest joins (F14)."""
+    expected_us = np.where(times_us == NO_TIME_US, EARLIEST_US, times_us)
     if window is None:
-        return store.lookup(ids)
-    windows = _windows(ids, records.times_us[rows], window, pipeline)
-    found = store.lookup(ids, windows)
-    last_chance = is_last & (found.rows < 0)
-    if not last_chance.any():
-        return found
-    # Look once more for what the window hides, with what it shows, so that there is one answer.
-    windows.first_us[last_chance], windows.last_us[last_chance] = EARLIEST_US, LATEST_US
-    return store.lookup(ids, windows)
-
-
-def _windows(ids: pa.Array, times_us: Ints, window: timedelta, pipeline: Pipeline) -> TimeWindows:
-    """The times around the expected one of each record's primary."""
-    window_us, each = microseconds(window), zip(ids.to_pylist(), times_us.tolist(), strict=True)
-    expected_us = [primary_time_us(key, at_us, pipeline.primary) for key, at_us in each]
-    return TimeWindows(
-        np.array([max(at_us - window_us, EARLIEST_US) for at_us in expected_us], np.int64),
-        np.array([min(at_us + window_us, LATEST_US) for at_us in expected_us], np.int64),
-    )
+        return Around.any_time(expected_us)
+    window_us = microseconds(window)
+    first_us = np.maximum(times_us, EARLIEST_US + window_us) - window_us
+    return Around(expected_us, first_us, np.minimum(times_us, LATEST_US - window_us) + window_us)

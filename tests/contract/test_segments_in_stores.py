@@ -31,6 +31,7 @@ def made(folder: Location, name: str, hashes: list[int], file: int = 1) -> Segme
     places = Places(
         np.array(hashes, np.uint64),
         np.arange(count),
+        np.arange(count, dtype=np.uint64),
         np.arange(count) * 10,
         np.full(count, file, np.uint32),
         np.full(count, 9, np.uint32),

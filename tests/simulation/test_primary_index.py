@@ -123,13 +123,13 @@ def test_a_click_a_month_after_its_query_joins_in_the_next_batch(world: World) -
     assert world.join().counts.of("joined") == 1
 
 
-def test_with_a_window_a_click_beyond_it_joins_at_the_last_lookup(tmp_path: Path) -> None:
+def test_with_a_window_a_click_beyond_it_is_unjoinable(tmp_path: Path) -> None:
     world = World(tmp_path, more="retry: {lookup_window: 10m}")
     world.queries("q1")
     world.clock.advance(MONTH_US / 1_000_000)
     world.clicks(("c1", "q1"), at_us=NOON_US + MONTH_US)
     assert world.join().counts.of("pending") == 1
-    assert world.join(mode="complete").counts.of("joined") == 1
+    assert world.join(mode="complete").counts.of("unjoinable") == 1
 
 
 def test_segments_of_many_batches_are_merged_and_nothing_else_stays(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -68,16 +69,16 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
     stretches = {side: [(name, s) for s in scope.stretches(name, side)] for side in ("foreign", "primary")}  # type: ignore[arg-type]
     read_again = [row for part in read_foreign(stretches["foreign"], tasks) for row in part.to_pylist()]
     records = [row for row in read_again if row["lost_path"] is None]  # the others are bytes that are gone
-    primaries = {}
+    primaries: dict[str, list[Record]] = defaultdict(list)
     for part in read_primary(stretches["primary"], tasks):
         for row in part.to_pylist():
-            primaries.setdefault(row["key"], row)
+            primaries[row["key"]].append(row)
     _add_evidence(world, scope, name, records)
     classes, open_ones = Counter[str](), []
     for record in records:
         outcome = class_of(Evidence(record["evidence"]))
         if outcome in (None, "unjoinable"):
-            primary = primaries.get(record["key"], {})
+            primary = _nearest(primaries[record["key"]], record, world.pipeline.retry.lookup_window)
             open_ones.append(
                 record
                 | {"primary_file": primary.get("file"), "primary_raw": primary.get("raw")}
@@ -99,6 +100,16 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
             classes[outcome] += 1
     findings = tuple(_finding(world, name, kind, cases) for kind, cases in found.items())  # type: ignore[arg-type]
     return DatacenterReport(classes, findings, epoch=read.epoch, completed=read.completed)
+
+
+def _nearest(primaries: Sequence[Record], record: Record, window: timedelta | None) -> Record:
+    """The primary of a record by rule F14, written independently of the product; empty: there is none."""
+    around_us, most_us = record["around_us"], None if window is None else window / timedelta(microseconds=1)
+    eligible = [one for one in primaries if most_us is None or abs(one["time_us"] - around_us) <= most_us]
+    before = [one for one in eligible if one["time_us"] <= around_us]
+    if before:
+        return max(before, key=lambda one: one["time_us"])
+    return min(eligible, key=lambda one: one["time_us"], default={})
 
 
 def _finding(world: World, name: str, kind: FindingKind, found: list[Record]) -> Finding:

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from photon.event_store.compaction import compact, next_compaction
-from photon.event_store.hashing import hash_ids
+from photon.event_store.hashing import digests_of, hash_ids
 from photon.event_store.indexing import Indexed, index_events
-from photon.event_store.interface import IndexSnapshot, Primaries, TimeWindows
+from photon.event_store.interface import EARLIEST_US, LATEST_US, Around, IndexSnapshot, Primaries
 from photon.event_store.log_files import write_log_files
 from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentInfo
@@ -121,29 +121,48 @@ class World:
         """Return the record that the store has for each key."""
         return found(self.answer(*keys, windows=windows))
 
-    def answer(self, *keys: str, windows: Sequence[Window] | None = None) -> Primaries:
+    def answer(
+        self,
+        *keys: str,
+        windows: Sequence[Window] | None = None,
+        expected_us: Sequence[int] | None = None,
+    ) -> Primaries:
         """Return the store's answer to a lookup; a window of None is all time."""
-        return self.store().lookup(pa.array(keys, pa.string()), time_windows(windows))
+        bounds = [window or (EARLIEST_US, LATEST_US) for window in windows or [None] * len(keys)]
+        first_us, last_us = np.array(bounds, np.int64).reshape(-1, 2).T
+        expected = first_us if expected_us is None else np.array(expected_us, np.int64)
+        return self.store().lookup(pa.array(keys, pa.string()), Around(expected, first_us, last_us))
 
-    def truth(self, key: str, window: Window = None) -> Logged | None:
+    def truth(self, key: str, window: Window = None, expected_us: int | None = None) -> Logged | None:
         """Find the right answer: look at every line that was indexed."""
-        lines = [
+        lines = self.eligible(key, window)
+        if expected_us is None:
+            expected_us = window[0] if window else EARLIEST_US
+        before = [line for line in lines if line.time_us <= expected_us]
+        if before:
+            latest_us = max(line.time_us for line in before)
+            lines = [line for line in before if line.time_us == latest_us]
+        return min(
+            lines,
+            key=lambda line: (line.time_us, digest(line), line.file_number, line.offset_bytes),
+            default=None,
+        )
+
+    def eligible(self, key: str, window: Window = None) -> list[Logged]:
+        """The indexed lines with this id in the window."""
+        first_us, last_us = window or (EARLIEST_US, LATEST_US)
+        return [
             line
             for line in self.lines
             if line.id == key
             and line.offset_bytes < self.indexed_to.get(line.file_number, 0)
-            and (window is None or window[0] <= line.time_us <= window[1])
+            and first_us <= line.time_us <= last_us
         ]
-        by_rule = sorted(lines, key=lambda x: (x.time_us, self.files[x.file_number].path, x.offset_bytes))
-        return by_rule[0] if by_rule else None
 
 
-def time_windows(windows: Sequence[Window] | None) -> TimeWindows | None:
-    """Windows as columns; None is all time."""
-    if windows is None:
-        return None
-    bounds = np.array([window or (-(2**63), 2**63 - 1) for window in windows], np.int64).reshape(-1, 2)
-    return TimeWindows(bounds[:, 0], bounds[:, 1])
+def digest(line: Logged) -> int:
+    """The digest of a line's content."""
+    return int(digests_of(pa.array([line.raw]))[0])
 
 
 def found(answer: Primaries) -> list[Logged | None]:

@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from photon.event_store.segments import SegmentDamaged, file_name
+from photon.event_store.segments import Places, SegmentDamaged, file_name
 from photon.logs import folders, scattered
 from photon.logs.files import ByteRange
-from tests.unit.event_store_world import SECOND_US, World, found, time_windows
+from tests.unit.event_store_world import SECOND_US, World, digest, found
 
 NOW_US = 1_700_000_000 * SECOND_US
 WILD_TIMES_US = (0, -1_000_000, 2_000_000_000 * SECOND_US, 4_102_444_800 * SECOND_US, 60 * SECOND_US)
@@ -56,25 +56,95 @@ def test_an_event_outside_the_window_is_not_found(world: World) -> None:
 @pytest.mark.parametrize(
     "files",
     [
-        pytest.param([[0], [1]], id="in two segments"),
-        pytest.param([[1], [0]], id="in two segments, the earlier one written later"),
-        pytest.param([[1, 0]], id="in one segment"),
+        pytest.param([[0, 30], [10, 20]], id="in two segments"),
+        pytest.param([[20], [10], [30], [0]], id="in a segment each"),
+        pytest.param([[30, 10, 0, 20]], id="in one segment"),
     ],
 )
-def test_of_two_copies_the_earlier_counts(world: World, files: list[list[int]]) -> None:
-    for number, delays_us in enumerate(files, start=1):
-        world.write(number, [("a", NOW_US + delay_us) for delay_us in delays_us])
+@pytest.mark.parametrize(
+    ("expected", "window", "joins"),
+    [
+        (25, None, 20),
+        (20, None, 20),
+        (99, None, 30),
+        (-1, None, 0),
+        (15, (11, 99), 20),
+        (15, (-9, 15), 10),
+        (15, (12, 18), None),
+        (19, (1, 12), 10),
+    ],
+)
+def test_the_latest_at_or_before_the_expected_time_joins_else_the_earliest_behind_it(
+    world: World,
+    files: list[list[int]],
+    expected: int,
+    window: tuple[int, int] | None,
+    joins: int | None,
+) -> None:
+    for number, times in enumerate(files, start=1):
+        world.write(number, [("a", NOW_US + at) for at in times])
         world.index()
-    assert world.look_up("a")[0].time_us == NOW_US
+    windows = [window and (NOW_US + window[0], NOW_US + window[1])]
+    answer = world.answer("a", windows=windows, expected_us=[NOW_US + expected])
+    assert [each and each.time_us - NOW_US for each in found(answer)] == [joins]
+    assert answer.unanswered.tolist() == [False]
 
 
-def test_of_copies_of_one_time_the_first_by_path_and_offset_counts(world: World) -> None:
-    world.write(1, [("a", NOW_US)])
-    world.write(2, [("a", NOW_US), ("a", NOW_US)])
+@pytest.mark.parametrize("renamed", [1, 2])
+def test_of_other_content_at_one_time_the_smallest_digest_joins_whatever_the_paths(
+    world: World, renamed: int
+) -> None:
+    world.write(1, [("a", NOW_US)], padding="one")
+    world.write(2, [("a", NOW_US)], padding="two")
     world.index()
-    world.rotate(1, "z.log")
-    first = world.look_up("a")[0]
-    assert (first.file_number, first.offset_bytes) == (2, 0)
+    world.rotate(renamed, "z.log")
+    first = min(world.lines, key=digest)
+    assert world.look_up("a") == [first]
+
+
+def test_rows_are_ambiguous_where_other_content_might_have_joined_and_no_others(world: World) -> None:
+    world.write(1, [("reused", NOW_US), ("copied", NOW_US), ("gone", NOW_US), ("once", NOW_US)])
+    world.write(2, [("copied", NOW_US)])
+    world.write(3, [("gone", NOW_US + 5)])
+    world.index()
+    world.write(2, [("reused", NOW_US + 5)])
+    world.index()
+    world.remove(3)
+    keys = ["once", "copied", "reused", "reused", "gone", "nowhere"]
+    windows = [None, None, None, (NOW_US, NOW_US + 1), None, None]
+    answer = world.answer(*keys, windows=windows)
+    assert answer.is_ambiguous.tolist() == [False, False, True, False, True, False]
+
+
+def test_an_id_of_twenty_thousand_events_costs_no_more_than_its_keys(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write(1, [("-", NOW_US + at) for at in range(20_000)] + [("good", NOW_US)])
+    world.write(2, [("-", NOW_US + at) for at in range(1_000)])
+    world.index()
+    taken: list[int] = []
+    take = Places.take
+    monkeypatch.setattr(Places, "take", lambda self, rows: noted(taken, take(self, rows)))
+    keys = [*["-"] * 300, "good"]
+    answer = world.answer(*keys, expected_us=[NOW_US + 30 * number for number in range(300)] + [NOW_US])
+    assert [each.time_us - NOW_US for each in found(answer)] == [*range(0, 9_000, 30), 0]
+    assert max(taken) <= len(keys)
+
+
+def test_thousands_of_events_in_a_file_that_went_are_passed_over_at_once(world: World) -> None:
+    world.write(1, [("-", NOW_US + 9)])
+    world.write(2, [("-", NOW_US + 10 + at) for at in range(5_000)])
+    world.index()
+    world.remove(2)
+    answer = world.answer(*["-"] * 300, expected_us=[NOW_US + 6_000] * 300)
+    assert {each.file_number for each in found(answer)} == {1}
+    assert answer.is_ambiguous.all()
+    assert not answer.unanswered.any()
+
+
+def noted(taken: list[int], places: Places) -> Places:
+    taken.append(len(places))
+    return places
 
 
 def test_a_file_that_can_not_be_read_leaves_its_own_ids_unanswered_and_no_others(world: World) -> None:
@@ -202,7 +272,7 @@ TIMES = st.integers(0, 3_000).map(lambda s: NOW_US + s * SECOND_US) | st.sampled
 IDS = st.sampled_from("abcdefgh")
 EVENTS = st.lists(st.tuples(IDS, TIMES), min_size=1, max_size=30)
 WINDOWS = st.none() | TIMES.map(lambda at_us: (at_us - 600 * SECOND_US, at_us + 600 * SECOND_US))
-WANTED = st.lists(st.tuples(IDS | st.just("nowhere"), WINDOWS), max_size=20)
+WANTED = st.lists(st.tuples(IDS | st.just("nowhere"), WINDOWS, st.none() | TIMES), max_size=20)
 
 
 class GrowingLogs(RuleBasedStateMachine):
@@ -251,10 +321,17 @@ class GrowingLogs(RuleBasedStateMachine):
 
     @rule(wanted=WANTED)
     def look_up(self, wanted) -> None:
-        keys, windows = [key for key, _ in wanted], [window for _, window in wanted]
-        answer = self.world.answer(*keys, windows=windows)
-        assert found(answer) == [self.world.truth(key, window) for key, window in wanted]
+        keys, windows, times_us = zip(*wanted, strict=True) if wanted else ((), (), ())
+        expected_us = [NOW_US if at_us is None else at_us for at_us in times_us]
+        answer = self.world.answer(*keys, windows=windows, expected_us=expected_us)
+        truth = map(self.world.truth, keys, windows, expected_us)
+        assert found(answer) == list(truth)
         assert not answer.unanswered.any()
+        contents = (
+            {line.raw for line in self.world.eligible(*each)} for each in zip(keys, windows, strict=True)
+        )
+        for is_ambiguous, those in zip(answer.is_ambiguous.tolist(), contents, strict=True):
+            assert is_ambiguous or len(those) < 2  # what is gone counts, too
 
     @invariant()
     def few_segments_are_there_after_merging(self) -> None:
@@ -269,9 +346,3 @@ def test_lookups_equal_a_look_at_every_line_whatever_happened_to_the_logs() -> N
         GrowingLogs,
         settings=settings(max_examples=40, stateful_step_count=25, deadline=None, print_blob=True),
     )
-
-
-def test_windows_as_columns_are_as_wide_as_they_say() -> None:
-    windows = time_windows([(1, 2), None])
-    assert windows.first_us.tolist() == [1, -(2**63)]
-    assert windows.last_us.tolist() == [2, 2**63 - 1]

@@ -20,6 +20,7 @@ from photon.event_store.compaction import (
     tier_of,
 )
 from photon.event_store.segments import (
+    FORMAT_VERSION,
     Places,
     Segment,
     SegmentDamaged,
@@ -39,6 +40,7 @@ def places(hashes: list[int], file: int = 1) -> Places:
     return Places(
         np.array(hashes, np.uint64),
         np.arange(count, dtype=np.int64),
+        np.arange(count, dtype=np.uint64),
         np.arange(count, dtype=np.int64) * 100 + file * 10_000,
         np.full(count, file, np.uint32),
         np.full(count, 99, np.uint32),
@@ -86,13 +88,13 @@ def test_readers_see_a_segment_only_when_it_is_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s.segment"]
 
 
-@pytest.mark.parametrize("column", range(5))
+@pytest.mark.parametrize("column", range(6))
 def test_one_altered_byte_of_any_column_is_found_by_the_check(tmp_path: Path, column: int) -> None:
     write(tmp_path, "s", places(list(range(10))))
     path = tmp_path / file_name("s")
     data = bytearray(path.read_bytes())
-    start = len(data) - 10 * 32
-    data[start + 10 * [0, 8, 16, 24, 28][column]] ^= 1
+    start = len(data) - 10 * 40
+    data[start + 10 * [0, 8, 16, 24, 32, 36][column]] ^= 1
     path.write_bytes(data)
     with pytest.raises(SegmentDamaged, match="checksum"):
         Segment(path).check()
@@ -102,7 +104,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "s", places([1]))
     path = tmp_path / file_name("s")
     data = bytearray(path.read_bytes())
-    struct.pack_into("<I", data, 8, 2)
+    struct.pack_into("<I", data, 8, FORMAT_VERSION + 1)
     path.write_bytes(data)
     with pytest.raises(FormatTooNew):
         Segment(path)

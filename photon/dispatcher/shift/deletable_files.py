@@ -127,7 +127,7 @@ def _with_primaries(state: StateReader) -> set[int]:
     folder, found = index_folder(state.work), set[int]()
     if not isinstance(folder, Path):
         raise SegmentDamaged(f"{folder} is not on this machine")
-    hashes = state.waiting.key_hashes()
+    hashes = np.unique(state.waiting.key_hashes())
     for info in state.segments():
         segment = open_segment(folder, info.name)
         rows, _ = segment.find(hashes)

@@ -1,42 +1,58 @@
 """Where the records of rows are today, whose rows name a place of an earlier epoch, or no primary event.
 
-Each epoch numbers log files anew. A row says at which offset its record begins, and which id it has. So
-today's file of an old number is the one that has the ids of its rows at their offsets. Each record's id is
-compared all the same when it is read.
+Each epoch numbers log files anew. A row says at which offset its record begins, and which id and time it has.
+So today's file of an old number is the one that has these records at their offsets: where ids are used again,
+the files of two boots may have the same ids there. Each record's id is compared all the same when it is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.event_store.interface import Around
 from photon.event_store.logs import Index, store_for_a_look
 from photon.event_store.segments import SegmentDamaged
 from photon.join.records import occurrence_texts
 from photon.logs.files import Side
-from photon.upkeep.backfill.records_at import Ints, LogCopy, RecordsAt, are
+from photon.logs.formats.times import parse_event_times, style_of, time_texts
+from photon.upkeep.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are
 
 MOST_READ = 200_000  # lines that are read to find the files of one piece: a second or two for 100,000
 ROWS_TRIED = 3  # rows of a file: the records of some may be gone
+
+
+@dataclass(frozen=True)
+class Known:
+    """What rows know of their records: the id, which columns say, and the time; null: not known."""
+
+    id_names: Sequence[str]
+    ids: pa.Array
+    times_us: pa.Array
+
+    def are(self, found: RecordsAt, rows: Ints) -> Mask:
+        """Whether the records that are found are those of the rows `rows`, one each."""
+        ids, *times = found.texts(self.id_names, *([name] for name in found.log.time))
+        times_us = parse_event_times(time_texts(times), style_of(found.log))
+        expected_us = self.times_us.take(pa.array(rows))
+        is_known: Mask = pc.is_valid(expected_us).to_numpy(zero_copy_only=False)
+        return are(ids, self.ids.take(pa.array(rows))) & (are(times_us, expected_us) | ~is_known)
 
 
 def todays_numbers(
     epochs: npt.NDArray[np.object_],
     numbers: Ints,
     offsets: Ints,
-    ids: pa.Array,
+    records: Known,
     copy: LogCopy,
     side: Side,
-    names: Sequence[str],
 ) -> Ints:
-    """The number of each record's file in this epoch; -1 where no file has such a record.
-
-    `ids`: what the columns `names` of each record say.
-    """
+    """The number of each record's file in this epoch; -1 where no file has such a record, or several have."""
     candidates = np.array(sorted(n for n, each in copy.files.items() if each.file.side == side), np.int64)
     found = np.full(len(numbers), -1)
     lines_left = MOST_READ
@@ -45,7 +61,7 @@ def todays_numbers(
         lines_left -= len(tried) * len(candidates)
         if lines_left < 0:
             break
-        found[group] = _file_of(tried, offsets, ids, candidates, copy, names)
+        found[group] = _file_of(tried, offsets, records, candidates, copy)
     return found
 
 
@@ -58,24 +74,29 @@ def _groups(epochs: npt.NDArray[np.object_], numbers: Ints) -> list[Ints]:
     return np.split(order, starts[1:]) if len(order) else []
 
 
-def _file_of(
-    tried: Ints, offsets: Ints, ids: pa.Array, candidates: Ints, copy: LogCopy, names: Sequence[str]
-) -> int:
-    """The candidate that has most of these records at their offsets; -1 if none has any."""
+def _file_of(tried: Ints, offsets: Ints, records: Known, candidates: Ints, copy: LogCopy) -> int:
+    """The candidate that has most of these records at their offsets; -1 if none has any, or two as many."""
     numbers, rows = np.repeat(candidates, len(tried)), np.tile(tried, len(candidates))
-    (texts,) = RecordsAt.read(numbers, offsets[rows], copy).texts(names)
-    hits = are(texts, ids.take(pa.array(rows))).reshape(len(candidates), len(tried)).sum(axis=1)
-    return int(candidates[hits.argmax()]) if len(candidates) and hits.any() else -1
+    are_they = records.are(RecordsAt.read(numbers, offsets[rows], copy), rows)
+    hits = are_they.reshape(len(candidates), len(tried)).sum(axis=1)
+    most = np.flatnonzero(hits == hits.max(initial=1))
+    return int(candidates[most[0]]) if len(most) == 1 else -1
 
 
-def places_of_primaries(keys: pa.Array, copy: LogCopy, index: Index) -> pa.Array:
-    """Where the first primary event of each key is, as rows name it; null where none is found."""
+def places_of_primaries(keys: pa.Array, times_us: pa.Array, copy: LogCopy, index: Index) -> pa.Array:
+    """Where the primary event of each key is that has this time, as rows name it.
+
+    Null where none is found, or several of other content: a row keeps the primary that it names (F14).
+    """
     nothing = pa.nulls(len(keys), pa.string())
-    wanted = np.flatnonzero(pc.is_valid(keys).to_numpy(zero_copy_only=False))
+    is_known = pc.and_(pc.is_valid(keys), pc.is_valid(times_us))
+    wanted = np.flatnonzero(is_known.to_numpy(zero_copy_only=False))
+    some = pa.array(wanted)
+    exactly_us = times_us.take(some).cast(pa.int64()).to_numpy()
     files = [one.file for one in copy.files.values() if one.file.side == "primary" and one.state == "open"]
     try:
         with store_for_a_look(copy.folder, copy.log, index, files) as store:  # type: ignore[arg-type]
-            found = store.lookup(keys.take(pa.array(wanted)))
+            found = store.lookup(keys.take(some), Around(exactly_us, exactly_us, exactly_us))
     except (SegmentDamaged, OSError):  # a merge has just replaced a segment: the next rebuild finds it
         return nothing
     if not found.events.num_rows:
@@ -83,5 +104,5 @@ def places_of_primaries(keys: pa.Array, copy: LogCopy, index: Index) -> pa.Array
     columns = (found.events[name].to_numpy() for name in ("_file", "_offset"))
     texts = occurrence_texts(*columns)
     place = np.full(len(keys), -1)
-    place[wanted] = found.rows
+    place[wanted] = np.where(found.is_ambiguous, -1, found.rows)
     return texts.take(pa.array(place, mask=place < 0))

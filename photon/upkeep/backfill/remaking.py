@@ -37,7 +37,7 @@ from photon.upkeep.backfill.messages import (
     RemakeContext,
     Tally,
 )
-from photon.upkeep.backfill.places_today import places_of_primaries, todays_numbers
+from photon.upkeep.backfill.places_today import Known, places_of_primaries, todays_numbers
 from photon.upkeep.backfill.plan import Piece
 from photon.upkeep.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are, places_of, take
 from photon.upkeep.backfill.rows_in_doubt import settle_misplaced
@@ -180,7 +180,8 @@ class _Remaking:
         self.gone["skipped"] = rows[skipped]
         wrong = np.flatnonzero(~skipped & ~is_there & primary.can_be_wrong & self.is_current[rows])
         if len(wrong):
-            places = places_of_primaries(keys.take(pa.array(wrong)), self.context.primary, self.context.index)
+            some, times = pa.array(wrong), take(self.own["_primary_time"], rows[wrong]).combine_chunks()
+            places = places_of_primaries(keys.take(some), times, self.context.primary, self.context.index)
             found = pc.is_valid(places)
             self._put(
                 "_primary_occurrence", rows[wrong[found.to_numpy(zero_copy_only=False)]], places.filter(found)
@@ -215,9 +216,11 @@ class _Remaking:
         epochs = pc.fill_null(take(self.rows["_epoch"], rows), "").to_numpy()
         earlier = np.flatnonzero(~self.is_current[rows])
         if len(earlier):
-            some = ids.take(pa.array(earlier))
+            time = "_event_time" if side == "foreign" else "_primary_time"
+            times_us = take(self.rows[time], rows[earlier]).combine_chunks().cast(pa.int64())
+            known = Known(copy.log.id, ids.take(pa.array(earlier)), times_us)
             numbers[earlier] = todays_numbers(
-                epochs[earlier], numbers[earlier], offsets[earlier], some, copy, side, copy.log.id
+                epochs[earlier], numbers[earlier], offsets[earlier], known, copy, side
             )
         return numbers, offsets
 

@@ -64,7 +64,7 @@ class _Trial:
         for row, why in skipped.failures.items():
             self._said[asked[row]] = f"it would be a dead letter: {why}"
         asked = self._open()
-        found = look_up_primaries(store, records, asked, np.ones(len(asked), bool), self._pipeline)
+        found = look_up_primaries(store, records, asked, self._pipeline)
         self._said[asked[found.rows < 0]] = NO_PRIMARY
         self._adapt(asked[found.rows >= 0], found, found.rows[found.rows >= 0])
         return [str(each) for each in self._said]

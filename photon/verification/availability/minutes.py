@@ -18,8 +18,9 @@ import pyarrow.dataset as ds
 
 from photon.dispatcher.log_reader import LogReader
 from photon.event_store.hashing import Hashes, hash_ids
-from photon.event_store.interface import index_folder
-from photon.event_store.segments import Places, SegmentDamaged, concat, open_segment
+from photon.event_store.interface import Around, index_folder
+from photon.event_store.nearest import nearest_events
+from photon.event_store.segments import SegmentDamaged, open_segment
 from photon.logs.files import Side
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
@@ -267,27 +268,22 @@ class _Index:
     def events(self, records: pa.Table, key_hashes: Hashes, timeline: EpochTimeline) -> Events:
         """Those of these records (id, file, offset, time) whose primary is there, without a row."""
         ids, files, offsets, times_us = records.columns
-        order = np.argsort(key_hashes)
-        parts: list[Places] = []
-        whose: list[Ints] = []
-        for segment in self._segments:
-            rows, which = segment.find(key_hashes[order])
-            parts.append(segment.places.take(rows))
-            whose.append(order[which])
-        if not parts:
+        if not self._segments:
             return _no_events(self._epoch)
-        found, record = concat(parts), np.concatenate(whose)
+        expected_us = times_us.to_numpy().astype(np.int64)
+        nearest = nearest_events(self._segments, key_hashes, Around.any_time(expected_us), _is_there)
+        found, record = nearest.places, nearest.keys
         file_of, offset_of = (column.to_numpy().astype(np.int64)[record] for column in (files, offsets))
         places = np.stack([file_of, offset_of, found.files.astype(np.int64), found.offsets_bytes], axis=1)
         came_after = _came_after(timeline, places)
-        event_us = times_us.to_numpy().astype(np.int64)[record]
+        event_us = expected_us[record]
         of_records = ids.combine_chunks().cast(pa.string()).take(pa.array(record))
-        events = Events(self._epoch, of_records, event_us, places, measured(event_us, came_after))
-        # A record with several primaries counts by the one that came first.
-        order = np.lexsort((places[:, 3], came_after[1], record))
-        is_first = np.ones(len(record), bool)
-        is_first[1:] = np.diff(record[order]) != 0
-        return events.take(order[is_first])
+        return Events(self._epoch, of_records, event_us, places, measured(event_us, came_after))
+
+
+def _is_there(files: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    """A log file that went is no matter here."""
+    return np.ones(len(files), bool)
 
 
 def without_row(pipeline: Pipeline, lacking: Iterable[Events], counts: MinuteCounts) -> list[Events]:
