@@ -105,11 +105,11 @@ class PipelineError(WrongUsage):
     """A pipeline file that can't be used: every problem with its file, line, key and what was expected."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(problems)
-        self.problems = tuple(problems)
+        self.problems = tuple(without_passwords(problem) for problem in problems)
+        super().__init__(self.problems)
 
     def __str__(self) -> str:
-        return without_passwords("\n".join(self.problems))
+        return "\n".join(self.problems)
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
