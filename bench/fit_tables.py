@@ -27,9 +27,9 @@ from photon.adapters import DATE_COLUMN, ROW_COLUMNS
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import SystemClock, microseconds
 from photon.storage.candidate_files import candidate_files, write_candidates
-from photon.storage.delta import log_entry, open_table
+from photon.storage.delta import APP_METADATA, BATCH_METADATA, PLAN_METADATA, log_entry, open_table
 from photon.storage.table_log import checkpoint
-from photon.storage.tables import APP_METADATA, BATCH_METADATA, PLAN_METADATA, OutputTable, app_id
+from photon.storage.tables import OutputTable, app_id
 from photon.tokens import Occurrence, PlanKey, Token
 from photon.upkeep.compact import plan_compaction
 

@@ -65,9 +65,12 @@ def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple
     if part is None:
         return ()
     known = open_after(part.foreign, copies.clean_release(pipeline, datacenter, retired))
-    if not isinstance(lake, Path):  # in a store each listing costs: the join looks
-        return known
-    return together((*known, *_behind(datacenter, lake, part)))
+    # In a store each listing costs: the join looks.
+    behind = _behind(datacenter, lake, part) if isinstance(lake, Path) else ()
+    # Of another table in the place of joined rows their own light tells, with another remedy.
+    return tuple(
+        one for one in together((*known, *behind)) if (one.table, one.kind) != ("joined_events", "replaced")
+    )
 
 
 def _behind(datacenter: str, lake: Path, part: Part) -> Iterator[ForeignCommits]:

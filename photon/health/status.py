@@ -99,7 +99,7 @@ class DatacenterStatus:
         """The promises of which nobody knows yet whether they hold, each with the reason."""
         if self.facts.growth.state_unreadable:
             return {}  # a verdict says it
-        never = {"verified": "was never verified: the first verification is to come, or photon verify"}
+        never = {"verified": "was never verified: the first verification is to come"}
         return {name: never.get(name, "not known yet") for name in PROMISES if name not in self.verdicts}
 
     @property

@@ -20,7 +20,6 @@ from photon.releases.release import Release
 from photon.state.starting import what_starts_any
 from photon.storage.delta import LakeForbidden, LakeUnavailable, lake_errors
 from photon.storage.store_errors import reason_of
-from photon.storage.tables import OutputTable
 
 Answer = TypeVar("Answer")
 Wanted = int | Literal["latest"] | datetime  # a time: the newest release that was made by then
@@ -66,6 +65,8 @@ def _without_its_copies(pipeline: Pipeline, release: Release, found: Collection[
     """A datacenter that has made a release, and whose lake keeps none: a newer one may be missing there."""
     silent = [name for name in sorted(release.parts) if name in pipeline.datacenters and name not in found]
     makers = {one.by for one in kept_releases(pipeline)} if silent else set()
+    from photon.storage.tables import OutputTable  # a status does without it
+
     tables = ((name, OutputTable(pipeline.datacenters[name].lake, "joined_events")) for name in silent)
     return next((name for name, table in tables if name in makers and table.exists()), None)
 

@@ -33,13 +33,13 @@ from photon.state.starting import what_starts
 from photon.storage.archived_log import commits
 from photon.storage.columns import TableName
 from photon.storage.data_files import DataFile, DataFiles
-from photon.storage.delta import LakeUnavailable, columns_in_files, lake_errors
+from photon.storage.delta import APP_METADATA, NUMBER_METADATA, LakeUnavailable, columns_in_files, lake_errors
 from photon.storage.foreign_commits import last_of_others
 from photon.storage.mended_letters import MENDED_LETTERS
 from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, rebuild_app
-from photon.storage.replacing import NUMBER_METADATA, data_files
+from photon.storage.replacing import data_files
 from photon.storage.store import Store
-from photon.storage.tables import APP_METADATA, OutputTable, app_id, batch_of
+from photon.storage.tables import OutputTable, app_id, batch_of
 
 _MENDED_COLUMNS = ["_epoch", "_batch", "_occurrence"]
 

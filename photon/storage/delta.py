@@ -25,6 +25,9 @@ from photon.storage.table_features import (
 )
 
 LOG_FOLDER = "_delta_log"
+# What a commit of Photon says of itself: who made it, and its batch and plan, or the number of a replacement.
+APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
+NUMBER_METADATA = "photon.replacement"
 MAKE_WRITABLE = f"make it writable, {TRIED_AGAIN}"
 _ENTRY = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
 # How delta-rs refuses to open a table.

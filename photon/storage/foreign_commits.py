@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from photon.pipeline.location import Location
 from photon.process.clock import in_iso, in_utc
@@ -17,9 +17,11 @@ from photon.process.readable import counted, readable
 from photon.storage.archived_log import BundleDamaged, LogEntries, info_of
 from photon.storage.changes import NO_COMMIT, Commit
 from photon.storage.columns import TableName
+from photon.storage.delta import APP_METADATA, BATCH_METADATA, NUMBER_METADATA
 from photon.storage.replaced_files import rebuild_app
-from photon.storage.replacing import NUMBER_METADATA
-from photon.storage.tables import APP_METADATA, BATCH_METADATA, OutputTable
+
+if TYPE_CHECKING:
+    from photon.storage.tables import OutputTable  # a status does without it
 
 # "rewrote": it says that it changed no row. "gone": its entry can't be read any more. "replaced": another
 # table, or an older copy, lies there, so the commits since are not those that were made.

@@ -25,16 +25,22 @@ from photon.errors import UserError
 from photon.process.faults import fault_point
 from photon.storage.archived_log import removed_by
 from photon.storage.data_files import DataFiles
-from photon.storage.delta import HOOKS, lake_errors, log_entry, partitions_of
+from photon.storage.delta import (
+    APP_METADATA,
+    HOOKS,
+    NUMBER_METADATA,
+    lake_errors,
+    log_entry,
+    partitions_of,
+)
 from photon.storage.output_files import OutputFile, add_action, partition_values
 from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles
-from photon.storage.tables import APP_METADATA, CommitConflict, OutputTable
+from photon.storage.tables import CommitConflict, OutputTable
 
 # Each takes some milliseconds. Beside appends each 20 ms, on two cores at a load of 13, the first or second
 # try wins; so many are lost in a row only where this process has no processor.
 MOST_TRIES = 1_000
 Actions = list[AddAction | RemoveAction]
-NUMBER_METADATA = "photon.replacement"
 
 
 class FilesGone(Exception):

@@ -29,8 +29,11 @@ from photon.storage.archived_log import commits
 from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName, text
 from photon.storage.data_files import DataFiles, rows_of
 from photon.storage.delta import (
+    APP_METADATA,
+    BATCH_METADATA,
     HOOKS,
     LOG_FOLDER,
+    PLAN_METADATA,
     LakeUnavailable,
     UnsupportedTable,
     check_readable,
@@ -68,7 +71,6 @@ FENCED_TABLES: tuple[TableName, ...] = (
 )
 COMMITS_OF_A_BATCH = 3  # new columns, rows, a fence: processes that died may have left all of them unsynced
 # Keys that a commit carries beside its version (protocol A15).
-APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
 _PIPELINE = "pipeline "  # the description of a table begins with it
 # So many commits are searched for the last one of an app. It is nearly always the newest, but upkeep may have
 # made many since.

@@ -17,8 +17,9 @@ from photon.pipeline.location import Location
 from photon.process.clock import in_us
 from photon.storage.archived_log import LogEntries, info_of
 from photon.storage.columns import text
+from photon.storage.delta import APP_METADATA, PLAN_METADATA
 from photon.storage.store import store_of
-from photon.storage.tables import APP_METADATA, PLAN_METADATA, OutputTable
+from photon.storage.tables import OutputTable
 from photon.tracing.past import GoneRow, Told, first_and_last
 from photon.verification.case_pages import has_event
 from photon.verification.report import FindingKind

@@ -56,4 +56,4 @@ def test_a_process_that_was_taken_for_dead_is_told_as_fenced(tmp_path: Path) -> 
     before, after = said
     assert "FENCED" not in before
     assert after.startswith("west is FENCED: it was silent, and the others have ended its epoch. ")
-    assert after.endswith("or end it and then photon join p.yaml -d west")
+    assert after.endswith("continue it, or end it, then start it with photon join p.yaml -d west")

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from photon.dispatcher.shift.lease import DatacenterLock, Lease
+from photon.dispatcher.shift.lease import LOCK_FILE, DatacenterLock, Lease
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View, current_register
 from photon.state import points
@@ -50,18 +50,19 @@ def kinds(world: World, datacenter: str = "east") -> list[str]:
     return [row["mark"] for row in marks(world, datacenter)]
 
 
-def is_killed(world: World, at_us: int) -> None:
-    """Have a process of east die without a word, after this sign of life."""
+def is_killed(world: World, at_us: int) -> int:
+    """Have a process of east die after this sign of life; return when, by the kernel's clock."""
     lock = DatacenterLock(world.state(), "east", Lease.of_this_process("", at_us, None))
     lock.beat(at_us)
     lock._file.close()  # as the kernel does
+    return (world.state() / LOCK_FILE).stat().st_ctime_ns // 1_000
 
 
 def test_a_shift_tells_that_the_process_before_it_was_killed_and_when(world: World) -> None:
-    is_killed(world, NOON_US - 5_000_000)
+    died_us = is_killed(world, NOON_US - 5_000_000)
     world.join()
     (killed,) = marks(world)
-    assert (killed["mark"], killed["at"]) == ("killed", NOON_US - 5_000_000)
+    assert (killed["mark"], killed["at"]) == ("killed", died_us)
     assert f"process {os.getpid()} " in killed["says"]
     world.join()
     assert kinds(world) == ["killed"]

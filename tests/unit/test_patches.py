@@ -18,6 +18,7 @@ BROKEN_ON_PURPOSE = {
     *TESTS.rglob("test_broken_*.py"),
     TESTS / "registry" / "test_exploration.py",
     TESTS / "registry" / "test_frees.py",
+    TESTS / "releases" / "test_foreign_carried.py",
     TESTS / "simulation" / "whole" / "variants.py",
 }
 # Lower a number when you take a patch away. Never raise one: hand the thing in, or make the condition real.
