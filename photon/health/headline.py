@@ -110,7 +110,7 @@ def sentences(one: DatacenterStatus) -> list[str]:
         said.append(f"{other_content} than the record of the same id that joined")
     said += [f"note: {note}" for note in one.notes]
     if one.facts.state.epoch is not None:
-        said += [f"note: {why}" for why in one.unjudged.values()]
+        said += [f"note: {promise}: {why}" for promise, why in one.unjudged.items()]
     for verdict in one.broken:
         if not verdict.is_in_headline:
             text = verdict.text.removeprefix(one.facts.datacenter).lstrip(",: ")

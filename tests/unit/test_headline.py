@@ -12,6 +12,7 @@ from photon.dispatcher.shift.lease import Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
 from photon.health.facts import Facts
 from photon.health.headline import headline, sentences
+from photon.health.judge import PROMISES
 from photon.health.stages import Orders, PlannedWork, Stages
 from photon.health.status import DatacenterStatus, LogStatus
 from photon.health.verdict import Verdict
@@ -50,7 +51,7 @@ def status(
     growth = Growth(*logs, "seen", view, 0.0)
     found = Facts("east", NOW_US, growth, LeaseStatus(lease, is_run, beat_us), **(facts or {}))
     sizes = {"primary": LogStatus(1, 0, 100, 0), "foreign": LogStatus(1, 0, 100, 0)}
-    well = {"works": (Verdict("ok", "east works"),)}
+    well = {promise: (Verdict("ok", f"east: {promise}"),) for promise in PROMISES}
     verdicts = {**well, "broken": tuple(broken)} if broken else well
     return DatacenterStatus(found, verdicts, **(sizes | details))
 

@@ -115,10 +115,16 @@ def miss(
     """
     withheld = _traces(look.withheld)
     seen = _traces(found.files if numbers else ())
+    # A link to nothing holds back what it may lead to (D11), but its log was there: it went, or was renamed.
+    links = {one.path for one in found.unseen if one.kind == "link"}
     for number in numbers:
         file = look.files[number]
         traces = {file.file.inode, strip_gz(file.file.path)}
-        unreadable = any(_is_below(file.file.path, problem.path) for problem in look.problems)
+        unreadable = any(
+            _is_below(file.file.path, problem.path)
+            for problem in look.problems
+            if not (problem.path == file.file.path and problem.path in links)
+        )
         if file.state != "open" or unreadable or withheld & traces or number in look.awaited:
             continue
         look.missing.add(number)
