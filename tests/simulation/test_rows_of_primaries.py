@@ -57,15 +57,11 @@ def test_each_row_has_the_id_and_the_time_of_its_primary(tmp_path: Path) -> None
     world = World(tmp_path)
     world.queries("q0", at_us=NOON_US - 7)
     world.queries("q1", at_us=NOON_US - 123_456_789)
-    world.queries("q1", at_us=NOON_US)  # of two with one id the first counts
+    world.queries("q1", at_us=NOON_US)  # of two with one id the nearest counts
     world.clicks(("a", "q0"), ("b", "q1"), ("c", "q0"))
     world.join()
     of_q0 = ("q0", NOON - timedelta(microseconds=7))
-    assert read(world) == {
-        "a": of_q0,
-        "b": ("q1", NOON - timedelta(microseconds=123_456_789)),
-        "c": of_q0,
-    }
+    assert read(world) == {"a": of_q0, "b": ("q1", NOON), "c": of_q0}
 
 
 def test_who_asks_for_a_primary_s_time_opens_the_files_that_may_have_it(tmp_path: Path) -> None:

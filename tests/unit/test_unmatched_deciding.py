@@ -116,6 +116,7 @@ def places(*events: tuple[int, int, int]) -> Places:
     return Places(
         np.arange(len(events), dtype=np.uint64),
         hours.astype(np.int64) * HOUR_US,
+        np.arange(len(events), dtype=np.uint64),
         offsets.astype(np.int64),
         files.astype(np.uint32),
         np.ones(len(events), np.uint32),
