@@ -84,8 +84,8 @@ def _verify(folder: Path, hours: int, records: int) -> Measured:
     """`photon verify --record`; RuntimeError if it does not find all joined."""
     command = [sys.executable, "-m", "photon.cli.main", "verify", str(folder / "pipeline.yaml"), "--record"]
     began, peak, parts = time.perf_counter(), 0, Counter[str]()
-    silent, bound = subprocess.DEVNULL, bound_to_this_thread()
-    with subprocess.Popen(command, stdout=silent, stderr=silent, preexec_fn=bound) as process:
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(bound_to_this_thread(command), stdout=silent, stderr=silent) as process:
         while process.poll() is None:
             now = _memory(process.pid)
             peak, parts = max(peak, now.total()), parts | now

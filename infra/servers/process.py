@@ -111,12 +111,11 @@ def start_process(command: Sequence[str | Path], log: Path, **more: Any) -> subp
     """
     with log.open("ab") as file:
         return subprocess.Popen(
-            [str(word) for word in command],
+            bound_to_this_thread(command),
             stdin=more.pop("stdin", subprocess.DEVNULL),
             stdout=more.pop("stdout", file),
             stderr=file,
             start_new_session=True,
-            preexec_fn=bound_to_this_thread(),
             **more,
         )
 

@@ -69,9 +69,9 @@ class DagsterStack:
         try:
             with log.open("ab") as output:
                 subprocess.run(
-                    [path_of("dagster"), "instance", "info"], stdout=output, stderr=output, check=True,
+                    bound_to_this_thread([path_of("dagster"), "instance", "info"]),
+                    stdout=output, stderr=output, check=True,
                     env={**os.environ, **self._environment}, timeout=DATABASE_SECONDS,
-                    preexec_fn=bound_to_this_thread(),
                 )  # fmt: skip
         except subprocess.SubprocessError as error:
             raise DagsterFailed(f"Dagster can't use {home}: {error}; {log} has its output") from None

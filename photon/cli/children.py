@@ -139,11 +139,7 @@ def _started(command: Sequence[str]) -> subprocess.Popen[str]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         return subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            preexec_fn=bound_to_this_thread(),
+            bound_to_this_thread(command), stdout=subprocess.PIPE, text=True, start_new_session=True
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

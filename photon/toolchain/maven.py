@@ -123,12 +123,11 @@ class Jars(Fetched):
             time.sleep(fetched.RETRY_PAUSE_SECONDS if attempt else 0)
             try:
                 run = subprocess.run(
-                    command,
+                    bound_to_this_thread(command),
                     capture_output=True,
                     text=True,
                     timeout=FETCH_SECONDS,
                     check=False,
-                    preexec_fn=bound_to_this_thread(),
                 )
             except subprocess.TimeoutExpired:
                 reason = f"not done after {FETCH_SECONDS} s"

@@ -57,9 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     print(f"building minio {VERSION} with Go (about four minutes on two cores)", flush=True)
     command = [go, "install", "-trimpath", f"{MODULE}@{VERSION}"]
     environment = {**os.environ, "GOBIN": str(_built().parent), "CGO_ENABLED": "0"}
-    bound = bound_to_this_thread()
     built = subprocess.run(
-        command, env=environment, stderr=subprocess.PIPE, text=True, check=False, preexec_fn=bound
+        bound_to_this_thread(command), env=environment, stderr=subprocess.PIPE, text=True, check=False
     )
     if built.returncode != 0:
         print(f"photon.toolchain.minio: Go could not build it: {built.stderr.strip()}", file=sys.stderr)

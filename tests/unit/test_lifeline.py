@@ -42,10 +42,13 @@ BINDS_LATE = (
 )
 OF_A_THREAD = """
 import subprocess, sys, threading, time
+from pathlib import Path
 from photon.process.lifeline import bound_to_this_thread
 started = []
 def start():
-    started.append(subprocess.Popen(["sleep", "60"], preexec_fn=bound_to_this_thread()))
+    started.append(subprocess.Popen(bound_to_this_thread(["sleep", "60"])))
+    while Path(f"/proc/{started[0].pid}/comm").read_text() != "sleep\\n":
+        time.sleep(0.01)
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
