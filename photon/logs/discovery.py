@@ -50,6 +50,7 @@ class FileProblem:
 
     path: str  # relative to the logs folder; "." is the folder itself
     reason: str
+    may_pass: bool = False  # a store was busy or did not answer: a later look may find nothing wrong
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,10 @@ class LogsUnavailable(UserError, OSError):
     """The store of the logs can't be asked now: its objects may be there all the same."""
 
 
+class ObjectRefused(LogsUnavailable):
+    """The store does not give an object: these credentials may not read it, or it is archived."""
+
+
 class Source(Protocol):
     """An open log file."""
 
@@ -347,5 +351,6 @@ def fingerprint(source: Source, size_bytes: int) -> bytes:
 def problem_of(path: str, error: Exception) -> FileProblem:
     """The problem with a file whose reading raised this error."""
     if isinstance(error, OSError):
-        return FileProblem(path, reason_of(error))
+        may_pass = isinstance(error, LogsUnavailable) and not isinstance(error, ObjectRefused)
+        return FileProblem(path, reason_of(error), may_pass)
     return FileProblem(path, f"not a sound gzip file: {error or 'it ends early'}")

@@ -44,6 +44,7 @@ class UnreadFile:
     state: Literal["open", "missed", "gone"] = "open"
     # It grows, and holds nothing so far but what a file begins with that is there: a copy in the making.
     is_copy_so_far: bool = field(default=False, compare=False)
+    may_pass: bool = field(default=False, compare=False)  # its store was busy: the next looks may read it
 
     @property
     def identity(self) -> Identity:
@@ -72,7 +73,7 @@ class UnreadFile:
 
     def is_awaited(self, now_us: int) -> bool:
         """Whether the next looks may tell more."""
-        return self.reason == BEING_LOOKED_AT and now_us - self.since_us < AWAITED_US
+        return (self.may_pass or self.reason == BEING_LOOKED_AT) and now_us - self.since_us < AWAITED_US
 
     def is_told(self, now_us: int) -> bool:
         """Whether somebody is to be told of it: not while its writer may be at work."""

@@ -48,6 +48,7 @@ OTHERS_AS_FOR_BOTO3 = "the store refuses these credentials: set others as for bo
 REMEDIES = {
     "NoSuchBucket": "make the bucket, or name another one in the pipeline file",
     "AccessDenied": "grant these credentials the right to read, write and list there, or set others",
+    "InvalidObjectState": "restore the object from its archive",
     "InvalidAccessKeyId": OTHERS_AS_FOR_BOTO3,
     "SignatureDoesNotMatch": OTHERS_AS_FOR_BOTO3,
     "ExpiredToken": OTHERS_AS_FOR_BOTO3,

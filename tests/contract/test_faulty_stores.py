@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from photon.logs.on_s3 import objects
-from photon.logs.source import LogsUnavailable
+from photon.logs.tailing.retry_times import FIRST_PAUSE_US
 from photon.logs.tailing.tail import LogTail
-from photon.logs.tailing.unreadable_objects import FIRST_PAUSE_US
 from photon.pipeline.location import S3Folder
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3
@@ -190,9 +189,10 @@ def test_a_range_that_can_not_be_cut_now_is_not_taken_for_half_a_line(
     (tracked,) = tail.observe({}, 1, now_us=0, final=True).changed.values()
     objects._beginnings.clear()
     faulty.meet("busy", among=is_read_of_b)
-    with pytest.raises(LogsUnavailable, match=f"{folder}/b: {BUSY}"):
-        tail.cut(tracked, 10_000, final=True)
     assert tail.cut(tracked, 10_000) is None
+    held = tail.observe({1: tracked}, 2, now_us=1)
+    assert held.backlog_bytes == {}
+    assert f"{folder}/b: {BUSY}" in held.problems[0].reason
     faulty.mend()
     seen = tail.observe({1: tracked}, 2, now_us=FIRST_PAUSE_US)
     assert list(seen.backlog_bytes) == [1]

@@ -18,8 +18,9 @@ from photon.logs.on_s3 import objects
 from photon.logs.ranges import RangeGone, read_at, read_pieces, read_range, read_stretches, stretches_of
 from photon.logs.scattered import read_stretches_in_order
 from photon.logs.source import LogsUnavailable
+from photon.logs.tailing.retry_times import FIRST_PAUSE_US, MOST_FAILURES, MOST_PAUSE_US
 from photon.logs.tailing.tail import LISTED_ONLY, LogTail
-from photon.logs.tailing.unreadable_objects import FIRST_PAUSE_US, MOST_OBJECTS
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import Limits, PrimaryLog, Tailing
 from photon.storage import s3
@@ -268,6 +269,13 @@ def test_logs_that_can_not_be_asked_for_are_not_gone(
         assert log_folder(logs.location).why_not_there() is not None
 
 
+def unread_of(logs: Logs) -> tuple[UnreadFile, ...]:
+    """The objects that the last look has not read."""
+    sight = logs.last_seen.sight
+    assert sight is not None
+    return sight.unread
+
+
 def is_of_a_bad_object(method: str, path: str) -> bool:
     return "bad" in path and "list-type" not in path
 
@@ -317,35 +325,45 @@ def test_an_object_that_is_not_given_any_more_holds_up_no_other(unreliable: Logs
     objects._beginnings.clear()
     faulty.meet("busy", among=is_of_a_bad_object)
     assert unreliable.read() == {2: b'{"n": 2}\n'}
-    assert unreliable.tail.set_aside.is_awaited
+    assert unreliable.look().backlog_bytes == {}
+    assert [(one.path, one.size_bytes) for one in unread_of(unreliable)] == [("bad.log", 0)]
     faulty.mend()
     unreliable.now_us += FIRST_PAUSE_US
     assert unreliable.read() == {1: b'{"n": 1}\n'}
 
 
-def test_complete_inputs_lack_no_object_that_is_listed(unreliable: Logs, faulty: FaultyS3) -> None:
+def test_complete_inputs_have_all_objects_that_are_listed(unreliable: Logs, faulty: FaultyS3) -> None:
     """Broken variant: events whose primaries it has would be given up."""
     unreliable.write("bad.log", b'{"n": 1}\n')
     unreliable.write("good.log", b'{"n": 2}\n')
     faulty.meet("busy", among=is_of_a_bad_object)
-    assert unreliable.look(final=True).is_away
-    assert "bad.log" in unreliable.last_seen.problems[0].reason
+    assert unreliable.read(final=True) == {1: b'{"n": 2}\n'}
+    (one,) = unread_of(unreliable)
+    assert (one.path, one.is_awaited(one.since_us)) == ("bad.log", True)
     faulty.mend()
-    assert not unreliable.look(final=True).is_away
+    unreliable.now_us += FIRST_PAUSE_US
+    assert unreliable.read(final=True) == {2: b'{"n": 1}\n'}
+    assert unread_of(unreliable) == ()
 
 
-def test_where_many_objects_can_not_be_read_the_store_is_away(
+def test_where_many_objects_can_not_be_read_some_are_tried_at_each_look_and_the_others_are_read(
     unreliable: Logs, faulty: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = MOST_OBJECTS
-    for number in range(most + 1):
+    """Broken variant: 17 such objects would stop a datacenter."""
+    for number in range(MOST_FAILURES + 1):
         unreliable.write(f"{number}-bad.log", b'{"n": 1}\n')
+    unreliable.write("good.log", b'{"n": 2}\n')
     faulty.meet("busy", among=is_of_a_bad_object)
     with monkeypatch.context() as while_busy:
         while_busy.setattr(s3, "RETRIES", 0)
         s3.forget_clients()
-        assert unreliable.look().is_away
+        found: dict[int, bytes] = {}
+        while not found:
+            found = unreliable.read()
+        assert not unreliable.last_seen.is_away
+        assert len(unread_of(unreliable)) == MOST_FAILURES + 1
     s3.forget_clients()  # a connection that broke may be tried again from here on
     faulty.mend()
-    unreliable.now_us += FIRST_PAUSE_US
-    assert len(unreliable.look().changed) == most + 1
+    unreliable.now_us += MOST_PAUSE_US
+    assert len(unreliable.look().changed) == MOST_FAILURES + 1
+    assert unread_of(unreliable) == ()

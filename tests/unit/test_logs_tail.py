@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from photon.logs.tailing.retry_times import FIRST_PAUSE_US, MOST_PAUSE_US
 from photon.pipeline.sections import Limits
 from tests.unit.tailing_world import Story, World, cases, named, play, refuse_to_open
 
@@ -276,6 +277,7 @@ def test_an_unreadable_file_is_named_and_the_rest_goes_on(world, monkeypatch):
         assert [problem.path for problem in world.look().problems] == ["a.log"]
         assert "Permission denied" in world.look().problems[0].reason
         assert world.read() == {1: b"two\n"}
+    world.now_us += MOST_PAUSE_US
     assert world.read() == {2: b"one\n"}
 
 
@@ -302,6 +304,7 @@ def test_a_cut_that_can_not_read_is_reported_by_the_next_look(world, monkeypatch
         refuse_to_open(patch, "a.log")
         assert world.tail.cut(world.tracked[1], 100) is None
         assert [problem.path for problem in world.look().problems] == ["a.log"]
+    world.now_us += FIRST_PAUSE_US
     assert world.read() == {1: b"one\n"}
     assert world.look().problems == ()
 

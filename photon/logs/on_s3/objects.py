@@ -20,7 +20,7 @@ from photon.logs.discovery import FoundFile
 from photon.logs.files import LogFile, Stretches, TrackedFile
 from photon.logs.on_s3.listening import listening
 from photon.logs.on_s3.listing import ListedWatch
-from photon.logs.source import LogsUnavailable, Source, source_of
+from photon.logs.source import LogsUnavailable, ObjectRefused, Source, source_of
 from photon.pipeline.location import S3Folder
 from photon.pipeline.values import Encoding
 from photon.storage.s3 import S3Store, StoredObject
@@ -169,6 +169,8 @@ class ObjectBytes:
             data, found = self._store.read_object(self._name, start_bytes, end_bytes)
         except FileNotFoundError:
             raise
+        except PermissionError as error:
+            raise ObjectRefused(str(error)) from None
         except OSError as error:
             raise LogsUnavailable(str(error)) from None
         if object_number(self._name, found.etag) != self._number:

@@ -27,7 +27,8 @@ class Look:
     changed: set[int] = field(default_factory=set)
     present: set[int] = field(default_factory=set)  # numbers of the files that were found again
     altered: set[int] = field(default_factory=set)  # inodes of files that changed and did not grow
-    withheld: list[FoundFile] = field(default_factory=list)  # they can't be read, or are no whole gzip file
+    # They can't be read, or are no whole gzip file.
+    withheld: dict[FoundFile, None] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # decompressed, by path
     ends: dict[str, bytes] = field(default_factory=dict)  # `seen_hash` of a file of that size, by path
     cut_off: set[str] = field(default_factory=set)  # paths of copies whose logs were written anew in place
@@ -58,9 +59,9 @@ class Look:
             self.changed.add(file.file.number)
 
     def withhold(self, found: FoundFile, problem: FileProblem | None) -> None:
-        self.withheld.append(found)
-        if problem is not None and problem not in self.problems:
+        if problem is not None and (found not in self.withheld or problem not in self.problems):
             self.problems.append(problem)
+        self.withheld[found] = None
 
 
 @dataclass(frozen=True, slots=True)

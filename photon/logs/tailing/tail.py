@@ -40,6 +40,7 @@ from photon.logs.tailing.missing_files import (
 )
 from photon.logs.tailing.observation import Look, Observation
 from photon.logs.tailing.open_files import OpenFiles
+from photon.logs.tailing.retry_times import RetryTimes
 from photon.logs.tailing.rotated_files import (
     copies_among,
     copies_among_new,
@@ -51,7 +52,6 @@ from photon.logs.tailing.rotated_files import (
 )
 from photon.logs.tailing.unknown_ends import Ends, latest_growth_us, was_written
 from photon.logs.tailing.unread_sight import UnreadSight
-from photon.logs.tailing.unreadable_objects import UnreadableObjects
 from photon.logs.tailing.unseen_rotations import UnseenRotations, others_beside, strangers_beside
 from photon.logs.tailing.whole_gzips import WholeGzips
 from photon.pipeline.location import Location
@@ -90,7 +90,7 @@ class LogTail:
         idle_after = None if self._folder.is_immutable else tailing.idle_after
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips, log.encoding)
-        self.set_aside = UnreadableObjects()
+        self._retry_times = RetryTimes()
         self._unread = UnreadSight(side, log.files, self._contents)
         self.seen = Scan()  # files that the last look saw
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
@@ -129,14 +129,10 @@ class LogTail:
             tracked,
         )
         self._gzips.begin_look(unbounded=final)
-        self.set_aside.begin_look(now_us)
-        try:
-            ends = Ends.of(tracked.values(), found.inodes, self._idle_us, self._held)
-            self._recognise(look, found, ends)
-        except LogsUnavailable as error:  # files that were recognised until then stay so
-            found, look.problems = replace(found, is_away=True), [problem_of(".", error)]
-        if self.set_aside:
-            self.set_aside.keep({file.inode for file in found.files})
+        self._retry_times.begin_look(now_us)
+        ends = Ends.of(tracked.values(), found.inodes, self._idle_us, self._held)
+        self._recognise(look, found, ends)
+        self._retry_times.keep(found.files)
         latest_us = latest_growth_us(tracked.values())
         self._missing = {number: self._missing.get(number, latest_us) for number in look.missing}
         self._known = {  # names that a file had before a rename are forgotten
@@ -148,7 +144,9 @@ class LogTail:
             self._held.note_doubled(look.files, self._copies.values())
         look.problems += [p for number, p in self._failed_cuts.items() if number in look.present]
         look.problems += vanished_folders(look.files.values(), found)
-        sight = None if found.is_away else self._unread.sight(look, found, self._known, self._copies)
+        failed = {problem.path for number, problem in self._failed_cuts.items() if number in look.present}
+        known = self._known.keys() - failed
+        sight = None if found.is_away else self._unread.sight(look, found, known, self._copies)
         made = {one.path for one in sight.unread if one.is_copy_so_far} if sight is not None else set()
         look.problems = [one for one in look.problems if one.path not in made]  # each rotation makes some
         return Observation(
@@ -166,7 +164,7 @@ class LogTail:
         )
 
     def _recognise(self, look: Look, found: Scan, ends: Ends) -> None:
-        """Match what was found to the known files, and number the others. LogsUnavailable."""
+        """Match what was found to the known files, and number the others."""
         for tracked in self._held.gone_on(look.files) if self._held is not None else ():
             look.put(tracked)
             self._known = {p: known for p, known in self._known.items() if known[1] != tracked.file.number}
@@ -251,6 +249,8 @@ class LogTail:
             twins = copies_among_new(look, self._contents, new)
             by_age = sorted(new, key=lambda file: file.modified_ns)  # so that numbers go by age
             for file in self._folder.at_hand(by_age):
+                if self._retry_times.is_enough:
+                    break
                 if file not in twins:
                     self._number(look, file)
             self._copies |= {
@@ -259,21 +259,18 @@ class LogTail:
         self._unseen.forget(self._copies, self._known)
 
     def _can_be_read(self, look: Look, found: FoundFile) -> bool:
-        """Whether it is whole, and not set aside. LogsUnavailable."""
-        if not look.final and (problem := self.set_aside.held(found.inode)) is not None:
+        """Whether it is whole, and to be tried at this look."""
+        if (problem := self._retry_times.held(found)) is not None or self._retry_times.is_enough:
             look.withhold(found, problem)
             return False
         try:
-            return self._contents.is_whole(look, found)
+            if self._contents.is_whole(look, found):
+                return True
+            if self._gzips.was_refused(found):
+                self._retry_times.put(found, look.problems[-1])
         except LogsUnavailable as error:
-            self._set_aside(look, found, error)
-            return False
-
-    def _set_aside(self, look: Look, found: FoundFile, error: LogsUnavailable) -> None:
-        """Go on without an object for now; LogsUnavailable if all of it is wanted."""
-        if look.final:
-            raise error
-        look.withhold(found, self.set_aside.put(found.inode, found.path, error))
+            look.withhold(found, self._retry_times.put(found, problem_of(found.path, error), of_store=True))
+        return False
 
     def _found_again(
         self, look: Look, file: TrackedFile, found: FoundFile, end_unknown: bool = False
@@ -330,17 +327,16 @@ class LogTail:
                     look.ends[found.path] = end_hash(source, size_bytes)
         except FileNotFoundError:
             if self._folder.is_immutable:
-                look.problems.append(FileProblem(found.path, LISTED_ONLY))
-            return
-        except LogsUnavailable as error:
-            self._set_aside(look, found, error)
+                problem = FileProblem(found.path, LISTED_ONLY)
+                look.problems.append(self._retry_times.put(found, problem))
             return
         except UNREADABLE as error:
-            look.withhold(found, problem_of(found.path, error))
+            of_store = isinstance(error, LogsUnavailable)
+            look.withhold(found, self._retry_times.put(found, problem_of(found.path, error), of_store))
             return
-        self.set_aside.was_read(found.inode)
+        self._retry_times.was_read(found)
         if (why := why_not_read(head, self._line_limit_bytes)) is not None:
-            look.problems.append(FileProblem(found.path, why))
+            look.problems.append(self._retry_times.put(found, FileProblem(found.path, why)))
         elif isinstance(head, Head):
             log_file = LogFile(
                 look.next_number, self._side, found.path, found.inode, found.compressed,
@@ -372,9 +368,19 @@ class LogTail:
         return {
             number: files[number].unread_bytes
             for number in sorted(unread)
-            if look.final
-            or self._half_lines.get(number) != (files[number].offset_bytes, files[number].size_bytes)
+            if not self._is_held(files[number].file)
+            and (
+                look.final
+                or self._half_lines.get(number) != (files[number].offset_bytes, files[number].size_bytes)
+            )
         }
+
+    def _is_held(self, file: LogFile) -> bool:
+        """Whether a known file could not be cut, and is not tried again yet."""
+        return file.number in self._failed_cuts and self._retry_times.held(self._as_found(file)) is not None
+
+    def _as_found(self, file: LogFile) -> FoundFile:
+        return self._known[file.path][0] if file.path in self._known else FoundFile.of(file)
 
     def cut(
         self, tracked: TrackedFile, budget_bytes: int, final: bool = False, size_bytes: int | None = None
@@ -382,10 +388,11 @@ class LogTail:
         """The next range of whole lines of a file, and the file after it; see `cut_range`.
 
         None: no whole line is waiting, or the file can't be read or is another one now, which the next
-        `observe` reports. LogsUnavailable.
+        `observe` reports.
         """
         file = tracked.file
-        if not final and self.set_aside.held(file.inode) is not None:
+        found = self._as_found(file)
+        if self._retry_times.held(found) is not None:
             return None
         try:
             with self._folder.open_at(file.path, file) as source:
@@ -407,15 +414,12 @@ class LogTail:
         except FileNotFoundError:
             self._known.pop(file.path, None)
             return None
-        except LogsUnavailable as error:
-            if final:
-                raise
-            self._failed_cuts[file.number] = self.set_aside.put(file.inode, file.path, error)
-            return None
         except UNREADABLE as error:
-            self._failed_cuts[file.number] = problem_of(file.path, error)
+            of_store = isinstance(error, LogsUnavailable)
+            problem = self._retry_times.put(found, problem_of(file.path, error), of_store)
+            self._failed_cuts[file.number] = problem
             return None
-        self.set_aside.was_read(file.inode)
+        self._retry_times.was_read(found)
         if cut is None:
             self._half_lines[file.number] = (tracked.offset_bytes, tracked.size_bytes)
         return cut

@@ -6,7 +6,7 @@ remember to say so.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 from photon.logs.discovery import FoundFile, GlobbedPaths, Scan, Unseen, strip_gz
@@ -26,12 +26,10 @@ class UnreadSight:
         self._contents = contents
         self._heads: dict[FoundFile, bytes] = {}
 
-    def sight(
-        self, look: Look, found: Scan, known: Mapping[str, object], copies: Collection[FoundFile]
-    ) -> Sight:
+    def sight(self, look: Look, found: Scan, known: Collection[str], copies: Collection[FoundFile]) -> Sight:
         """What is not read: all that was found, without what this look has read or knows to be a copy.
 
-        `known`: the paths of the files that it has read.
+        `known`: the paths of the files that can be read on, or were read.
         """
         left = [
             file
@@ -41,7 +39,7 @@ class UnreadSight:
         unread = [self._unseen(one, look.now_us) for one in found.unseen]
         if left:
             unread += self._unread_of(look, left)
-        self._heads = {file: head for file, head in self._heads.items() if file in left}
+        self._heads = {file: self._heads[file] for file in left if file in self._heads}
         return Sight(
             tuple(unread), found, partial(self._is_shown, look, found), self._is_match, self._head_of
         )
@@ -51,16 +49,18 @@ class UnreadSight:
         known = {(one.file.inode, one.file.path): one for one in look.files.values() if one.state == "open"}
         reasons = dict.fromkeys(look.half, HALF_A_LINE)
         reasons |= {problem.path: problem.reason for problem in look.problems}
+        passing = {problem.path for problem in look.problems if problem.may_pass}
         for file in left:
             tracked = known.get((file.inode, file.path))
             unread_bytes = file.size_bytes if tracked is None else _grown_bytes(tracked, file)
-            if unread_bytes:
+            # What waits in a known file is counted with it: so its entry has no bytes.
+            if unread_bytes or (tracked is not None and tracked.unread_bytes):
                 reason = reasons.get(file.path, BEING_LOOKED_AT)
                 is_copy = self._is_copy_so_far(look, file, present.get(strip_gz(file.path)), reason)
                 yield UnreadFile(
                     self._side, file.path, "file", file.inode, unread_bytes, file.changed_ns,
                     file.modified_ns, self._head_of(file), reason,
-                    look.now_us, is_copy_so_far=is_copy,
+                    look.now_us, is_copy_so_far=is_copy, may_pass=file.path in passing,
                 )  # fmt: skip
 
     def _is_shown(self, look: Look, found: Scan, path: str) -> bool:

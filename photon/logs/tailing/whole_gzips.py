@@ -66,6 +66,10 @@ class WholeGzips:
         verdict = self._verdicts[file]
         return FileProblem(file.path, ENDS_EARLY) if verdict is None else verdict
 
+    def was_refused(self, file: FoundFile) -> bool:
+        """Whether a file could not be opened or read when it was asked for: that may be otherwise later."""
+        return file not in self._asked
+
     def is_unfinished(self, file: FoundFile, now_us: int, final: bool) -> bool:
         """Whether a file that ends early may still be written: it was, within the time that counts as idle.
 
