@@ -38,6 +38,7 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.segments import RunDamaged
 from photon.registry.view_store import ViewUnavailable
+from photon.releases.foreign_commits import others_took_rows
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.failing import calls_from_json
 from photon.storage.columns import TableName
@@ -70,12 +71,17 @@ class BatchTools:
         self.epoch = self.state.epoch or ""
         self.clock = self.machine.clock
         self.joined = self.tables["joined_events"]
-        self.table_answers = TableAnswers(self.state, self.datacenter, self.joined, self.registry)
+        others_took = partial(others_took_rows, self.pipeline, self.datacenter)
+        self.table_answers = TableAnswers(
+            self.state, self.datacenter, self.joined, self.registry, others_took
+        )
         self.committing = Committing(self.tables, self.datacenter, self.epoch)
         # One, so that a wait is told once.
         self.retry = BackoffRetry(self.callbacks, self.clock, self.machine.rng)
         self.leftovers = Leftovers(self.joined)
-        self.closes = BatchCloses(self.registry, self._own_epoch, self.joined, self.clock, self.meter)
+        self.closes = BatchCloses(
+            self.registry, self._own_epoch, self.joined, others_took, self.clock, self.meter
+        )
         self.rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)
         self.conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
         self.limits = self.pipeline.limits  # the next batch keeps within them, as the dispatcher plans it

@@ -7,10 +7,11 @@ others know that the rest is joined (A16, L9).
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
-from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import rowless_unless_taken
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.faults import fault_point
 from photon.process.measures import Meter
@@ -37,6 +38,7 @@ class BatchCloses:
     registry: IdRegistry
     epoch: Epoch
     table: OutputTable
+    others_took: Callable[[], bool]  # whether a missing row may be one that others took (E11)
     clock: Clock
     meter: Meter
     _through: int = 0  # the last batch that may be closed
@@ -109,7 +111,7 @@ class BatchCloses:
 
     def _rowless(self) -> Rowless:
         """Go by the rows that are known, and by the table as it is when others are first asked for."""
-        known, of_table = dict(self._rows), cache(lambda: RowsOfPlans(self.table))
+        known, of_table = dict(self._rows), cache(partial(rowless_unless_taken, self.table, self.others_took))
 
         def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
             rows = known.get(one.claimant)

@@ -231,15 +231,29 @@ class Resolved:
         self.counts["joined" if first else "duplicates"] += 1
         self.not_compared += not first
 
+    def end_without_row(self, record: HeldRecord, hold: OwnHold, before: Collection[str]) -> None:
+        """Count a record of an event whose row others may have taken: it brings no row back (E11)."""
+        self.ended.add(record.occurrence)
+        if not hold.is_own_epoch:
+            self.count_inherited(record.event_id, before)
+            return
+        self.counts["duplicates"] += 1
+        self.not_compared += 1
+
 
 def resolve(
-    records: Iterable[HeldRecord], holds: Mapping[str, OwnHold], inherited_before: Collection[str]
+    records: Iterable[HeldRecord],
+    holds: Mapping[str, OwnHold],
+    inherited_before: Collection[str],
+    may_free: Collection[Occurrence] | None = None,
 ) -> Resolved:
     """Decide on records of events that this datacenter has claimed before (protocol A8).
 
     With a row: joined by this very record, read again after a crash; or by another one, and this is a
     duplicate. Without a row: a closed hold is to be freed, and what is not closed yet waits for its close.
     Of an event that nobody holds any more, and that the boundary has passed, an earlier epoch has the row.
+    `may_free`: the only records for which a hold is freed, as others took rows; the others end as if the row
+    were there (E11). None: others took none.
     """
     resolved = Resolved()
     for record in sorted(records, key=lambda record: record.occurrence):
@@ -250,8 +264,10 @@ def resolve(
         if hold is None:
             resolved.released.add(record.occurrence)
         elif hold.joined_at is None:
-            if hold.is_join:
+            if hold.is_join and (may_free is None or record.occurrence in may_free):
                 resolved.to_free[record.event_id] = hold.claimant
+            elif hold.is_join:
+                resolved.end_without_row(record, hold, inherited_before)
         elif not hold.is_own_epoch:
             resolved.count_inherited(record.event_id, inherited_before)
             resolved.ended.add(record.occurrence)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
 from photon.dispatcher.recovery.registry_watch import RegistryWatch, lake_is_ahead
-from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import rowless_unless_taken
 from photon.dispatcher.refusals import check_datacenters, refuse_place_of_another
 from photon.dispatcher.releasing import refuse_lacking_releases
 from photon.dispatcher.shared_places import note_place, why_copy
@@ -33,6 +33,7 @@ from photon.registry.errors import OtherTable
 from photon.registry.id_registry import IdRegistry
 from photon.registry.known_tables import another_table
 from photon.registry.register import Register
+from photon.releases.foreign_commits import others_took_rows
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeMismatch, LakeUnavailable
@@ -225,7 +226,8 @@ class _NewEpoch:
                 # Also where the registry calls it over: a lake that was put back has no fence.
                 if self.table.version_of(self._app(number)) < FENCE_VERSION:
                     self._fence(Epoch(self.datacenter, number))
-            snapshot = partial(RowsOfPlans, self.table)
+            others_took = partial(others_took_rows, self.pipeline, self.datacenter)
+            snapshot = partial(rowless_unless_taken, self.table, others_took)
             end_epochs(self.registry, self.datacenter, epoch.number - 1, self._fence, snapshot)
             fault_point("start.after_close")
             self.table.commit([], self._app(epoch.number), 0, exactly_after=0)

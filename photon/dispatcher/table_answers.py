@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from photon.dispatcher import completion
@@ -36,17 +36,22 @@ class TableAnswers:
     datacenter: str
     joined: OutputTable
     registry: IdRegistry
+    others_took: Callable[[], bool]  # whether a missing row may be one that others took (E11)
 
     def resolve(self, batch: int, records: Sequence[HeldRecord]) -> completion.Resolved:
         """Decide on records of events that were claimed here, when `batch` ends, and free what has no row.
 
-        LakeUnavailable.
+        While others may have taken the row, only an order frees (E11). LakeUnavailable.
         """
         if not records:
             return completion.Resolved()
         before = self.state.inherited_among({record.event_id for record in records})
         held = sorted({record.event_id for record in records if record.holder is not None})
-        resolved = completion.resolve(records, self._own_holds(held), before)
+        holds = self._own_holds(held)
+        resolved = completion.resolve(records, holds, before)
+        if resolved.to_free and self.others_took():  # asked behind the rows
+            ordered = self.state.ordered_at([record.occurrence for record in records])
+            resolved = completion.resolve(records, holds, before, ordered)
         self._free(batch, resolved, records)
         return resolved
 
@@ -74,7 +79,8 @@ class TableAnswers:
             log.info("%s freed at the next look at the records: %s", counted(len(ids), "event", "are"), error)
             return
         log.warning("batch %d: %s no row any more; joined again", batch, counted(len(ids), "event", "have"))
-        resolved.released |= {one.occurrence for one in records if one.event_id in resolved.to_free}
+        due = {one.occurrence for one in records if one.event_id in resolved.to_free}
+        resolved.released |= due - resolved.ended
 
     def _holds_of_given_up(
         self, records: Sequence[HeldRecord], holders: Holders

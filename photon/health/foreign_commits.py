@@ -15,9 +15,7 @@ from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.in_time import NotInTime, Repeated
-from photon.releases import copies
-from photon.releases.finding import asked_of_lakes
-from photon.releases.making import open_after
+from photon.releases.foreign_commits import newest_part, open_facts
 from photon.releases.release import Part
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.delta import LOG_FOLDER
@@ -57,14 +55,10 @@ def judge_foreign_commits(
 
 def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple[ForeignCommits, ...]:
     lake = pipeline.datacenters[datacenter].lake
-    newest = copies.latest(lake)
-    if datacenter in retired:  # nobody stores copies in its lake any more
-        found, _ = asked_of_lakes(pipeline, copies.latest)
-        newest = max(found.values(), key=lambda one: one.number, default=newest)
-    part = None if newest is None else newest.parts.get(datacenter)
+    part = newest_part(pipeline, datacenter, retired)
     if part is None:
         return ()
-    known = open_after(part.foreign, copies.clean_release(pipeline, datacenter, retired))
+    known = open_facts(pipeline, datacenter, retired, part)
     # In a store each listing costs: the join looks.
     behind = _behind(datacenter, lake, part) if isinstance(lake, Path) else ()
     # Of another table in the place of joined rows their own light tells, with another remedy.

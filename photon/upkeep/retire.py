@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import rowless_unless_taken
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
@@ -23,6 +23,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_given_up
 from photon.registry.view import current_register, newest_states
 from photon.releases.at_once import release_now
+from photon.releases.foreign_commits import others_took_rows
 from photon.state.points import mark
 from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 from photon.upkeep.plans import Say, refuse_outdated, silent
@@ -69,7 +70,8 @@ class RetirePlan:
         if table is None:
             give_up_epochs(registry, datacenter, last_epoch)
         else:
-            end_epochs(registry, datacenter, last_epoch, partial(_fence, table), partial(RowsOfPlans, table))
+            snapshot = partial(_rowless, self.pipeline, datacenter, table)
+            end_epochs(registry, datacenter, last_epoch, partial(_fence, table), snapshot)
         fault_point("retire.after_close")
         if table is None:
             _free_all(registry, datacenter, say)
@@ -89,9 +91,15 @@ def plan_retire(
     table = table_that_counts(pipeline, datacenter, register, lake_is_gone)
     registry.read_on()
     held = _count_ids(registry, datacenter)
-    released = held if table is None else _count_rowless(registry, datacenter, RowsOfPlans(table))
+    rowless = None if table is None else _rowless(pipeline, datacenter, table)
+    released = held if rowless is None else _count_rowless(registry, datacenter, rowless)
     expected = Retired(released, held - released, _count_rows(table), datacenter in register.given_up)
     return RetirePlan(pipeline, registry, register, datacenter, table, expected)
+
+
+def _rowless(pipeline: Pipeline, datacenter: str, table: OutputTable) -> Rowless:
+    """LakeUnavailable."""
+    return rowless_unless_taken(table, partial(others_took_rows, pipeline, datacenter, [datacenter]))
 
 
 def _fence(table: OutputTable, epoch: Epoch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import closing
 from pathlib import Path
 from unittest import mock
@@ -194,16 +193,6 @@ def test_dead_letters_are_joined_once_the_adapter_is_mended(
     assert_counts(counts, foreign=4, joined=2, dead_letters=2)
     assert plan_recovery_of_letters(world.pipeline, "east", reason="KeyError").expected.ordered == 1
     assert plan_recovery_of_letters(world.pipeline, "east", reason="clock").apply().ordered == 0
-
-
-def test_what_a_new_epoch_misses_in_its_lake_it_makes_again_by_itself(world: World) -> None:
-    stories.joined_world(world)
-    stories.a_row_is_removed(world)
-    shutil.rmtree(world.state())
-    counts = world.join().counts
-    assert world.joined_ids() == ["c1", "c2"]
-    assert_counts(counts, foreign=3, joined=2, duplicates=1)
-    stories.assert_sound(world)
 
 
 def test_what_is_not_read_yet_is_not_missing(world: World) -> None:  # E5

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from photon.dispatcher.recovery.registry_watch import RegistryWatch
-from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
+from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans, rowless_unless_taken
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, microseconds
 from photon.process.faults import fault_point
@@ -26,6 +26,7 @@ from photon.registry.epochs import end_epochs, give_up_epochs, is_live
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.register import Register
 from photon.registry.view import unclosed_claimants
+from photon.releases.foreign_commits import others_took_rows
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 
@@ -266,7 +267,8 @@ class Holders:
         fault_point("recover.after_fence")
 
     def _rowless_in(self, table: OutputTable, datacenter: str) -> Rowless:
-        rows = self._lakes.ask(datacenter, partial(RowsOfPlans, table))
+        others_took = partial(others_took_rows, self._pipeline, datacenter, self.given_up)
+        rows = self._lakes.ask(datacenter, partial(rowless_unless_taken, table, others_took))
 
         def rowless(at: ClaimsAt, unclosed: Unclosed) -> Mask:
             return self._lakes.ask(datacenter, partial(rows, at, unclosed))

@@ -6,15 +6,33 @@ may have altered it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 import pyarrow.compute as pc
 
+from photon.registry.closing import Rowless
 from photon.registry.entry import NO_HASHES, Claimant, Hashes, Mask
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.hashing import hashes_of
 from photon.registry.holds import HashSet
 from photon.storage.joined_rows import ROWS_AT_ONCE, CommittedRows
 from photon.storage.tables import OutputTable
+
+
+def rowless_unless_taken(table: OutputTable, others_took: Callable[[], bool]) -> Rowless:
+    """Go by the rows that are there; while others may have taken some, what has none is not free (E11).
+
+    `others_took` is asked where a row is missing, and so behind the snapshot. LakeUnavailable.
+    """
+    rows, took = RowsOfPlans(table), cache(others_took)
+
+    def rowless(at: ClaimsAt, unclosed: Unclosed) -> Mask:
+        missing = rows(at, unclosed)
+        return np.zeros_like(missing) if missing.any() and took() else missing
+
+    return rowless
 
 
 class RowsOfPlans:

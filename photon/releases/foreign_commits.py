@@ -1,0 +1,53 @@
+"""Whether others took joined rows of a datacenter, and nobody has decided on that yet (protocol E11).
+
+Then a row that is missing makes no id free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from photon.pipeline.file import Pipeline
+from photon.releases import copies
+from photon.releases.finding import asked_of_lakes
+from photon.releases.making import open_after
+from photon.releases.release import Part
+from photon.storage.changes import Commit
+from photon.storage.delta import lake_errors
+from photon.storage.foreign_commits import ForeignCommits, ForeignCommitWatch
+from photon.storage.tables import OutputTable
+
+
+def newest_part(pipeline: Pipeline, datacenter: str, retired: Collection[str]) -> Part | None:
+    """The datacenter's part of the newest release that its lake has; once it is retired, of all lakes.
+
+    Nobody stores copies in the lake of a retired datacenter any more. OSError.
+    """
+    newest = copies.latest(pipeline.datacenters[datacenter].lake)
+    if newest is None or datacenter in retired:
+        found, _ = asked_of_lakes(pipeline, copies.latest)
+        newest = max(found.values(), key=lambda one: one.number, default=newest)
+    return None if newest is None else newest.parts.get(datacenter)
+
+
+def open_facts(
+    pipeline: Pipeline, datacenter: str, retired: Collection[str], part: Part
+) -> tuple[ForeignCommits, ...]:
+    """Those of a part that no verification has ended since."""
+    return open_after(part.foreign, copies.clean_release(pipeline, datacenter, retired))
+
+
+def others_took_rows(pipeline: Pipeline, datacenter: str, retired: Collection[str] = ()) -> bool:
+    """Whether a joined row of this datacenter that is not there may be one that others took.
+
+    Ask once the rows were read: all that was committed by then is looked at. Of another table in the place of
+    this one, and of an older copy, A13 and R2 decide. LakeUnavailable.
+    """
+    table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
+    with lake_errors(f"look for commits of others in the table {table.folder}"):
+        part = newest_part(pipeline, datacenter, retired)
+        known = () if part is None else open_facts(pipeline, datacenter, retired, part)
+        looked = Commit() if part is None else part.looked.get(table.name, Commit())
+        watch = ForeignCommitWatch(table.folder, datacenter, table.name)
+        found = (*known, *watch.look(looked, table.load().version()))
+    return any(one.took_joined_rows and one.kind != "replaced" for one in found)

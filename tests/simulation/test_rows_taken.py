@@ -1,0 +1,91 @@
+"""Rows that others took stay away until recovery orders them, whatever is read or closed meanwhile (E11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from photon.dispatcher import batch_tools, startup
+from photon.dispatcher.completion import OwnHold
+from photon.dispatcher.recovery import holders
+from photon.dispatcher.table_answers import TableAnswers
+from photon.upkeep import retire
+from tests.simulation import foreign_stories as stories
+from tests.simulation.catching import caught_by_story
+from tests.simulation.hold_stories import HOME
+from tests.simulation.recovery_stories import a_row_is_removed, assert_sound
+from tests.simulation.verifying import recover_all, verify
+from tests.simulation.world import World
+
+Story = Callable[[World], None]
+STORIES = [
+    (stories.a_duplicate_brings_no_row_back, batch_tools),
+    (stories.a_new_epoch_brings_no_row_back, batch_tools),
+    (stories.a_start_closes_and_brings_no_row_back, startup),
+    (stories.a_close_after_a_restart_brings_no_row_back, batch_tools),
+    (stories.a_survivor_brings_no_row_back, holders),
+    (stories.a_retirement_brings_no_row_back, retire),
+]
+EACH = pytest.mark.parametrize(("story", "asks"), STORIES, ids=lambda one: one.__name__.split(".")[-1])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, ["east", "west"], HOME)
+
+
+@EACH
+def test_no_row_comes_back_by_itself(world: World, story: Story, asks: object) -> None:
+    story(world)
+    assert any(report.violations for report in verify(world).values()), "nobody misses it"
+
+
+@EACH
+def test_recovery_brings_it_back(world: World, story: Story, asks: object) -> None:
+    story(world)
+    running = sorted({"east", "west"} - set(world.ledgers.register.given_up))
+    for name in running:  # west begins a new epoch, to which its order goes
+        world.join(name)
+    recover_all(world)
+    for name in running:
+        world.join(name)
+    assert world.joined_ids() == ["c1", "c2"]
+    assert_sound(world)
+
+
+@EACH
+def test_who_does_not_ask_brings_it_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, story: Story, asks: object
+) -> None:
+    monkeypatch.setattr(asks, "others_took_rows", lambda *_: False)
+    caught_by_story(partial(story, world), because=stories.BACK)
+
+
+def test_a_row_that_goes_just_before_rows_are_read_stays_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_holds = TableAnswers._own_holds
+
+    def taken_first(self: TableAnswers, ids: Sequence[str]) -> Mapping[str, OwnHold]:
+        a_row_is_removed(world)
+        return own_holds(self, ids)
+
+    world.events("c1", "c2")
+    world.join()
+    monkeypatch.setattr(TableAnswers, "_own_holds", taken_first)
+    world.clicks(("c1", "q1"))
+    world.join()
+    assert world.joined_ids() == ["c2"], stories.BACK
+
+
+def test_a_row_that_is_taken_once_more_stays_away_too(world: World) -> None:
+    stories.a_duplicate_brings_no_row_back(world)
+    recover_all(world)
+    world.join()
+    a_row_is_removed(world)
+    world.clicks(("c1", "q1"))
+    world.join()
+    assert world.joined_ids() == ["c2"], stories.BACK
