@@ -17,7 +17,7 @@ from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tailing.observation import Observation
 from photon.logs.tailing.open_files import MOST_HELD, OpenFiles
 from photon.logs.tailing.tail import LogTail
-from photon.logs.unread_files import Ended, UnreadFile, follow
+from photon.logs.unread_files import Ended, UnreadFile, bounded, follow
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
 from photon.process.clock import MICROSECONDS, in_utc
@@ -235,6 +235,8 @@ class LogReader:
         lost_bytes -= sum(self._counted_bytes(new) for new in changed.values())
         before = self.entries[side]
         entries, ended = follow(before, observation.sight, now_us) if observation.sight else (before, ())
+        entries, over = bounded(entries, before, self._acknowledged)
+        lost_bytes += sum(one.size_bytes for one in over if one.identity not in self._acknowledged)
         others = {side: entries} if entries != before else {}
         if (store or lost_bytes or others) and self._store is not None:
             self._store.put_files(store, lost_bytes, others)
@@ -250,8 +252,9 @@ class LogReader:
         restarted = {n: new for n, new in changed.items() if new is not observation.changed[n]}
         restarted_bytes = {n: new.unread_bytes for n, new in restarted.items()}
         self.backlog_bytes[side] = {**observation.backlog_bytes, **restarted_bytes}
+        known = set(self.problems[side])
         for problem in observation.problems:
-            if problem not in self.problems[side] and self._store is not None and not observation.is_away:
+            if problem not in known and self._store is not None and not observation.is_away:
                 log.warning("%s log: %s: %s", side, readable(problem.path), problem.reason)
         self.problems[side] = observation.problems
         return observation

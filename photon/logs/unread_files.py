@@ -7,10 +7,10 @@ when its file is gone, that is a loss. `follow` decides so at each look; whoever
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from photon.logs.discovery import FoundFile, Kind, Scan
 from photon.logs.files import Side
@@ -19,6 +19,9 @@ from photon.process.readable import counted, readable
 
 BEING_LOOKED_AT = "it is being looked at"
 HALF_A_LINE = "its first line is not whole yet"
+MOST_ENTRIES = 10_000  # of one log; what is there beyond them has one entry together
+MOST_KEPT_GONE = 1_000  # entries of files that are gone and acknowledged: nobody asks for older ones
+THE_OTHERS = ""  # the path of the entry that stands for all beyond the bound
 MOST_NAMED = 20  # files; all are counted
 HEAD_BYTES = 256  # of its stored bytes: inodes are used again
 AWAITED_US = 60 * MICROSECONDS  # so long a run that ends waits for one that nobody knows a reason of
@@ -54,7 +57,7 @@ class UnreadFile:
     @property
     def shown(self) -> str:
         """Its path for people."""
-        return readable(os.fsencode(self.path))
+        return readable(os.fsencode(self.path)) or "others"
 
     @property
     def unread_in_words(self) -> str:
@@ -105,6 +108,11 @@ class Sight:
         unread = {one.path for one in self.unread}
         return {file.path: file for file in self.found.files if file.path not in unread}
 
+    @cached_property
+    def others_by_inode(self) -> Mapping[int, Sequence[FoundFile]]:
+        """The same by inode: those of several disks may have one."""
+        return _by_inode(self.others.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -141,15 +149,18 @@ def follow(
     def is_in_place(entry: UnreadFile) -> bool:
         return entry.path in left and left[entry.path].inode == entry.inode
 
-    known = list(before)
+    known = [entry for entry in before if entry.path != THE_OTHERS]
     if not known:
         return sight.unread, ()
     for entry in filter(is_in_place, known):
         go_on(entry, left[entry.path])
-    known = [entry for entry in known if not any(entry.path == one.path for one in entries)]
-    rest = []
+    in_place = {entry.path for entry in entries}
+    rest, by_inode = [], _by_inode(left.values())
     for entry in known:  # all that moved ahead of those whose place others have taken
-        moved = next((now for now in left.values() if now.is_same(entry)), None)
+        if entry.path in in_place:
+            continue
+        alike = (now for now in by_inode.get(entry.inode, ()) if now.path in left and now.is_same(entry))
+        moved = next(alike, None)
         go_on(entry, moved) if moved is not None else rest.append(entry)
     for entry in rest:
         if entry.path in left:
@@ -169,6 +180,57 @@ def follow(
     return tuple(sorted(entries, key=lambda entry: entry.path)), tuple(ended)
 
 
+class _HasInode(Protocol):
+    @property
+    def inode(self) -> int: ...
+
+
+_Any = TypeVar("_Any", bound=_HasInode)
+
+
+def _by_inode(files: Iterable[_Any]) -> dict[int, list[_Any]]:
+    found: dict[int, list[_Any]] = {}
+    for file in files:
+        found.setdefault(file.inode, []).append(file)
+    return found
+
+
+def bounded(
+    entries: Sequence[UnreadFile], before: Iterable[UnreadFile], acknowledged: Container[Identity]
+) -> tuple[tuple[UnreadFile, ...], tuple[UnreadFile, ...]]:
+    """So many entries of one log as are kept, those that are known ahead; and the entries that end by that.
+
+    All that are there and have no entry of their own hold as one, which tells how many they are. Those that
+    are gone end: a loss that nobody has acknowledged is to be counted elsewhere.
+    """
+    known = {one.path: one for one in before}
+    over = [one for one in entries if one.state == "gone" and one.identity in acknowledged]
+    over = sorted(over, key=lambda one: one.since_us)[: max(0, len(over) - MOST_KEPT_GONE)]
+    if not over and len(entries) <= MOST_ENTRIES:
+        return tuple(entries), ()
+    ends = {one.path for one in over}
+    left = sorted((one for one in entries if one.path not in ends), key=lambda one: one.path not in known)
+    kept, others = left[:MOST_ENTRIES], left[MOST_ENTRIES:]
+    over += [one for one in others if one.state == "gone"]
+    others = [one for one in others if one.state != "gone"]
+    if others:
+        kept.append(_as_one(others, known.get(THE_OTHERS)))
+    return tuple(sorted(kept, key=lambda one: one.path)), tuple(over)
+
+
+def _as_one(others: Sequence[UnreadFile], before: UnreadFile | None) -> UnreadFile:
+    size_bytes, count = sum(one.size_bytes for one in others), len(others)
+    since_us = min(one.since_us for one in (before or others[0], *others))
+    latest_ns = max(one.changed_ns for one in others)
+    reason = (
+        f"{counted(count, 'more file', 'are')} not read: mend those that are named, and these have their turn"
+    )
+    return UnreadFile(
+        others[0].side, THE_OTHERS, "file", count, size_bytes, latest_ns, 0, b"", reason, since_us,
+        may_pass=any(one.may_pass or one.reason == BEING_LOOKED_AT for one in others),
+    )  # fmt: skip
+
+
 def _later(entry: UnreadFile, now: UnreadFile, now_us: int) -> UnreadFile:
     is_same = entry.inode == now.inode
     grown_us = now_us if is_same and now.size_bytes > entry.size_bytes else entry.grown_us
@@ -184,7 +246,7 @@ def _why_over(entry: UnreadFile, sight: Sight) -> Literal["read", "replaced", "n
     here = sight.others.get(entry.path)
     if here is not None and here.inode == entry.inode:
         return "read"
-    if any(_is_moved(entry, found, sight) for found in sight.others.values()):
+    if any(_is_moved(entry, found, sight) for found in sight.others_by_inode.get(entry.inode, ())):
         return "read"
     if entry.state == "gone":  # another file at its path brings nothing of it back, unless it begins alike
         return "replaced" if here is not None and sight.head_of(here) == entry.head_hash != b"" else None
@@ -194,7 +256,5 @@ def _why_over(entry: UnreadFile, sight: Sight) -> Literal["read", "replaced", "n
 
 
 def _is_moved(entry: UnreadFile, found: FoundFile, sight: Sight) -> bool:
-    if found.inode != entry.inode:
-        return False
     is_as_before = (found.size_bytes, found.modified_ns) == (entry.size_bytes, entry.modified_ns)
     return is_as_before or sight.head_of(found) == entry.head_hash != b""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from photon.logs.files import Side
@@ -23,6 +24,15 @@ ACKNOWLEDGED_FILES = "acknowledged_files.json"
 
 def acknowledged_files(folder: Path) -> frozenset[Identity]:
     """None where it can't be read: then somebody is asked for once more."""
+    try:
+        status = (folder / ACKNOWLEDGED_FILES).stat()
+    except OSError:
+        return frozenset()
+    return _acknowledged(folder, (status.st_ino, status.st_mtime_ns, status.st_size))
+
+
+@lru_cache(maxsize=8)  # each look asks, and there may be thousands
+def _acknowledged(folder: Path, version: tuple[int, int, int]) -> frozenset[Identity]:
     try:
         stored = json.loads((folder / ACKNOWLEDGED_FILES).read_text())
         return frozenset(

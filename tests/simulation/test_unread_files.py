@@ -10,6 +10,7 @@ import pytest
 
 from photon.dispatcher.log_reader import opened_logs
 from photon.dispatcher.shift.deletable_files import deletable
+from photon.logs import unread_files
 from photon.process.clock import MICROSECONDS
 from photon.releases.copies import latest
 from photon.state.completeness.published import last_said
@@ -232,3 +233,25 @@ def test_a_pipe_that_takes_the_place_of_a_log_blocks_nobody(world: World) -> Non
     os.mkfifo(log)
     world.clock.advance(3_600)
     world.join()
+
+
+def test_what_is_beyond_the_bound_of_entries_holds_and_joins_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread_files, "MOST_ENTRIES", 2)
+    world = World(tmp_path, more=SOON)
+    places = {}
+    for number in range(5):
+        world.queries(f"q{number}")
+        place, whole = taken_out(world, "queries")
+        places[place.with_name(f"b{number}.jsonl.gz")] = whole
+        place.with_name(f"b{number}.jsonl.gz").write_bytes(whole[:-1])
+    world.clicks(*((f"c{number}", f"q{number}") for number in range(5)))
+    world.queries("other", at_us=NOON_US + 60 * MICROSECONDS)
+    assert_counts(world.join(mode="complete").counts, pending=5)
+    assert len(view_of(world).unread) == 3
+    for done, (place, whole) in enumerate(places.items(), start=1):
+        place.write_bytes(whole)
+        world.clock.advance(3_600)
+        assert_counts(world.join(mode="complete").counts, joined=done, unjoinable=0)
+    assert view_of(world).unread == ()

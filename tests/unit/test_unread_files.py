@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from photon.logs import unread_files
 from photon.logs.discovery import FoundFile, GlobbedPaths, Scan
-from photon.logs.unread_files import Sight, UnreadFile, follow
+from photon.logs.unread_files import Sight, UnreadFile, bounded, follow
 
 BAD = UnreadFile("foreign", "a.log", "file", 7, 100, 5, 5, b"head", "no", 1)
 GOOD = FoundFile("a.log", 8, 200, 6, False, 6)
@@ -22,6 +25,11 @@ def after(*looks: Sight, before: UnreadFile = BAD) -> tuple[UnreadFile, ...]:
     for now_us, each in enumerate(looks, 10):
         entries, _ = follow(entries, each, now_us)
     return entries
+
+
+def entry_of(name: str) -> UnreadFile:
+    """An entry of a file of its own."""
+    return replace(BAD, path=name, inode=ord(name))
 
 
 def because(seen: Sight, before: UnreadFile = BAD) -> str:
@@ -117,3 +125,33 @@ def test_an_acknowledgement_is_of_one_size_and_time_and_a_copy_in_the_making_hol
     assert not BAD.holds({BAD.identity})
     assert replace(BAD, changed_ns=6).holds({BAD.identity})
     assert not replace(BAD, is_copy_so_far=True).holds(())
+
+
+def test_beyond_the_bound_all_hold_as_one_entry_that_says_how_many_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unread_files, "MOST_ENTRIES", 2)
+    before = (entry_of("c"), entry_of("d"))
+    entries, over = bounded([entry_of(name) for name in "abcd"], before, frozenset())
+    assert [one.path for one in entries] == ["", "c", "d"]
+    assert "2 more files are not read" in entries[0].reason
+    assert (entries[0].size_bytes, entries[0].holds(()), over) == (2 * BAD.size_bytes, True, ())
+    again, _ = follow(entries, Sight(tuple(entry_of(name) for name in "abcd")), 9)
+    assert [one.path for one in again] == ["a", "b", "c", "d"]
+
+
+def test_a_loss_beyond_the_bound_ends_so_that_it_is_counted_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unread_files, "MOST_ENTRIES", 1)
+    gone = replace(entry_of("b"), state="gone")
+    entries, over = bounded([entry_of("a"), gone], [entry_of("a")], frozenset())
+    assert ([one.path for one in entries], over) == (["a"], (gone,))
+
+
+def test_of_losses_that_a_person_knows_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread_files, "MOST_KEPT_GONE", 1)
+    old, new = (replace(entry_of(name), state="gone", since_us=us) for name, us in (("a", 1), ("b", 2)))
+    known = frozenset((old.identity, new.identity))
+    assert bounded([old, new], [], known) == ((new,), (old,))
+    assert bounded([old, new], [], frozenset()) == ((old, new), ())

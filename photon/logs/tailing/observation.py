@@ -41,6 +41,11 @@ class Look:
     vanished: list[TrackedFile] = field(default_factory=list)
 
     @cached_property
+    def folders(self) -> set[str]:
+        """Those of the files that this look has found again, asked for at its end."""
+        return {self.files[number].file.path.rpartition("/")[0] for number in self.present}
+
+    @cached_property
     def gzips(self) -> dict[int, TrackedFile]:
         """The compressed files that are known, by inode."""
         return {file.file.inode: file for file in self.files.values() if file.file.compressed}

@@ -68,8 +68,7 @@ class UnreadSight:
         if self._contents.folder.is_immutable:
             return found.is_whole
         folder = path.rpartition("/")[0]
-        paths = (look.files[number].file.path for number in look.present)
-        return folder in found.folders and any(one.rpartition("/")[0] == folder for one in paths)
+        return folder in found.folders and folder in look.folders
 
     def _unseen(self, one: Unseen, now_us: int) -> UnreadFile:
         place = one.path, one.kind, one.inode
