@@ -18,6 +18,9 @@ from photon.process.clock import MICROSECONDS
 from photon.process.readable import counted, readable
 
 BEING_LOOKED_AT = "it is being looked at"
+ENDS_EARLY = (
+    "this gzip file ends early: it is read once it is whole; if nobody writes it any more, compress it again"
+)
 HALF_A_LINE = "its first line is not whole yet"
 MOST_ENTRIES = 10_000  # of one log; what is there beyond them has one entry together
 MOST_KEPT_GONE = 1_000  # entries of files that are gone and acknowledged: nobody asks for older ones
@@ -75,7 +78,10 @@ class UnreadFile:
         return self.state != "gone" and not self.is_copy_so_far and self.identity not in acknowledged
 
     def is_awaited(self, now_us: int) -> bool:
-        """Whether the next looks may tell more."""
+        """Whether the next looks may read it: nobody knows of a reason yet, or its writer is at work."""
+        is_written = self.grown_us and self.reason in (ENDS_EARLY, HALF_A_LINE)
+        if is_written and now_us - self.grown_us < AWAITED_US:
+            return True
         return (self.may_pass or self.reason == BEING_LOOKED_AT) and now_us - self.since_us < AWAITED_US
 
     def is_told(self, now_us: int) -> bool:

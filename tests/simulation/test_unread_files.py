@@ -11,6 +11,7 @@ import pytest
 from photon.dispatcher.log_reader import opened_logs
 from photon.dispatcher.shift.deletable_files import deletable
 from photon.logs import unread_files
+from photon.logs.unread_files import AWAITED_US
 from photon.process.clock import MICROSECONDS
 from photon.releases.copies import latest
 from photon.state.completeness.published import last_said
@@ -18,6 +19,7 @@ from photon.state.losses import losses_of, open_losses, plan_acknowledgement
 from photon.state.view import StateView, view_state
 from photon.unmatched.deciding import Sight, due
 from tests.simulation.world import NOON_US, World, assert_counts
+from tests.support.manual_clock import ManualClock
 from tests.support.without_privileges import reading_as_others_do
 
 SOON = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}"
@@ -255,3 +257,37 @@ def test_what_is_beyond_the_bound_of_entries_holds_and_joins_later(
         world.clock.advance(3_600)
         assert_counts(world.join(mode="complete").counts, joined=done, unjoinable=0)
     assert view_of(world).unread == ()
+
+
+class Writer(ManualClock):
+    """A clock that has a byte of a file written each time that somebody waits for a while."""
+
+    place, left = Path(), b""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds + 30)
+        if self.left:
+            with self.place.open("ab") as file:
+                file.write(self.left[:1])
+            self.left = self.left[1:]
+
+
+def test_a_join_that_ends_when_it_is_idle_waits_for_a_file_that_grows(world: World) -> None:
+    """Broken variant: it ends beside half a file that is being copied, without its clicks."""
+    world.queries("q1")
+    place, whole = hold(world, "clicks", "c1")
+    world.join()
+    world.clock = clock = Writer(world.clock.now_us())
+    half = len(whole) // 2
+    place.write_bytes(whole[: half + 1])
+    clock.place, clock.left = place, whole[half + 1 :]
+    assert_counts(world.join().counts, joined=1)
+
+
+def test_a_join_that_ends_when_it_is_idle_does_not_wait_for_a_file_that_grows_no_more(world: World) -> None:
+    world.queries("q1")
+    hold(world, "clicks", "c1")
+    world.clicks(("c2", "q1"))
+    before_us = world.clock.now_us()
+    assert_counts(world.join().counts, joined=1)
+    assert world.clock.now_us() - before_us < AWAITED_US

@@ -9,13 +9,11 @@ from datetime import timedelta
 from photon.logs.discovery import FileProblem, FoundFile
 from photon.logs.gzips import CorruptGzip, GzipStream, NotClosedYet
 from photon.logs.source import LogsUnavailable, StoredBytes, problem_of
+from photon.logs.unread_files import ENDS_EARLY
 from photon.process.clock import microseconds
 
 # Decompressed in one look, to see which gzip files are whole. No batch begins during a look: it is short.
 GZIP_LOOK_BYTES = 32 * 2**20
-ENDS_EARLY = (
-    "this gzip file ends early: it is read once it is whole; if nobody writes it any more, compress it again"
-)
 _STEP_BYTES = 2**20
 
 _Verdict = int | FileProblem | None  # decompressed size; what is wrong with it; not closed yet
