@@ -209,6 +209,7 @@ def shift_metadata(
         "joined": counts.of("joined"),
         "pending": counts.of("pending"),
         "joined_per_second": round(latest.joined_per_second, 2),
+        "unread_files": said.unread if said is not None else 0,
         "backlog_bytes": growth.primary.unread_bytes + growth.foreign.unread_bytes,
     }
     if said is not None:

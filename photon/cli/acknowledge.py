@@ -15,6 +15,11 @@ from photon.cli.output import (
     print_outcome,
 )
 
+LATE = (
+    "Files that are read after all join as long as the registry keeps the ids of their time "
+    "(registry.keep_days). Later, events that are older than the ids it keeps count as joined, without a row."
+)
+
 
 @click.command()
 @pipeline_argument
@@ -41,4 +46,6 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
     if found:
         lines = ["would be acknowledged:" if dry_run else "acknowledged:"]
         lines += [f"{datacenter}: {one}" for one in found.names]
+        if any(one.state != "gone" for one in found.losses.unread):
+            lines.append(LATE)
     print_outcome(found.as_dict(), lines, dry_run, as_json)

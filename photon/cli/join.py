@@ -196,11 +196,13 @@ def _engine(name: str) -> Any:
 
 def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short: bool) -> int:
     """Warn of files that are not read, and where hardly anything joined: a complete join has failed then."""
-    from photon.dispatcher.shift.misconfigured import names_beside, signs_of_misconfiguration
+    from photon.dispatcher.shift.growth import growth_of
+    from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
+    from photon.process.clock import SystemClock
 
     with expected_errors(pipeline.file):
         told = signs_of_misconfiguration(pipeline, name, counts, complete and not is_cut_short, is_cut_short)
-        beside = names_beside(pipeline, name)
+        beside = growth_of(pipeline, name, SystemClock().now_us()).beside
     for each in [*told, *beside]:
         log.warning("%s: %s", name, each)
     if not (unread := counts["unread_files"]):

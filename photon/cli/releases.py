@@ -57,7 +57,7 @@ def lines_of(release: Release) -> list[str]:
     """A release for people, with what it shows first."""
     from photon.process.clock import in_utc
 
-    said = [f"  {note}" for note in release.notes]
+    said = [f"  {note}" for note in [*release.unread_sentences(), *release.notes]]
     if (up_to_us := release.unmatched_up_to_us) is not None:
         said = [f"  unmatched primaries are there up to {in_utc(up_to_us, 'seconds')}", *said]
     return [f"{release.sentence()}: {counted(release.rows, 'row')}", *said]

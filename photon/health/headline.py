@@ -108,7 +108,7 @@ def sentences(one: DatacenterStatus) -> list[str]:
     if conflicting := one.counts.get("conflicting", 0):
         other_content = f"{counted(conflicting, 'duplicate', 'say')} something else"
         said.append(f"{other_content} than the record of the same id that joined")
-    said += [f"note: {note}" for note in one.notes]
+    said += [f"note: {note}" for note in (*one.notes, *one.facts.growth.beside)]
     if one.facts.state.epoch is not None:
         said += [f"note: {promise}: {why}" for promise, why in one.unjudged.items()]
     for verdict in one.broken:

@@ -140,6 +140,7 @@ class DatacenterStatus:
             "foreign_commits": [one.as_dict() for one in facts.foreign_commits],
             **unread_as_dict(facts.unread_files),
             "passed_over": list(facts.passed_over),
+            "beside": list(facts.growth.beside),
             "primary": asdict(self.primary),
             "foreign": asdict(self.foreign),
             "stages": asdict(self.stages),

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.readable import counted
 from photon.storage.changes import Commit
 from photon.storage.foreign_commits import ForeignCommits
 
@@ -182,6 +183,15 @@ class Release:
         up_to_us = self.complete_up_to_us
         up_to = "no event time yet" if up_to_us is None else in_utc(up_to_us, "seconds")
         return f"release {self.number}, made {in_utc(self.made_us, 'seconds')}, complete up to {up_to}"
+
+    def unread_sentences(self) -> list[str]:
+        """Say of each datacenter how many files of its logs are there and not read; nothing where none is."""
+        return [
+            f"{name} has not read {counted(part.unread, 'file')} of its logs: until it has, "
+            "nothing that they may change is complete"
+            for name, part in sorted(self.parts.items())
+            if part.unread
+        ]
 
     @property
     def complete_up_to_us(self) -> int | None:

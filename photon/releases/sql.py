@@ -53,6 +53,7 @@ _RELEASE_COLUMNS = pa.schema(
         ("mostly_up_to", _TIME),
         ("unmatched_up_to", _TIME),
         ("rows", pa.int64()),
+        ("unread_files", pa.int64()),
         (
             "cut",
             pa.list_(pa.struct([("datacenter", pa.string()), ("epoch", pa.int64()), ("batch", pa.int64())])),
@@ -158,6 +159,7 @@ def release_row(release: Release) -> dict[str, object]:
         "mostly_up_to": release.mostly_up_to_us,
         "unmatched_up_to": release.unmatched_up_to_us,
         "rows": release.rows,
+        "unread_files": sum(part.unread for part in release.parts.values()),
         "cut": [{"datacenter": name, **place._asdict()} for name, place in release.cut.items()],
         "notes": [asdict(note) for note in release.notes],
     }

@@ -59,8 +59,9 @@ POINTS = AppendTable(
             ("p50_seconds", pa.float64()),  # from two events until their row; null: no row in this span
             ("p90_seconds", pa.float64()),
             ("p99_seconds", pa.float64()),
-            ("lag_seconds", pa.float64()),  # at its end, as the next three; null: not known
+            ("lag_seconds", pa.float64()),  # at its end, as the next four; null: not known
             ("unread_bytes", pa.int64()),
+            ("unread_files", pa.int64()),  # of the logs: they are there, and nothing of them is read
             ("pending", pa.int64()),
             ("complete_up_to", _TIME),
             ("registry_requests", pa.int64()),

@@ -13,8 +13,9 @@ from datetime import UTC, date, datetime, timedelta
 
 from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline
-from photon.process.clock import MICROSECONDS
-from photon.state.view import open_view
+from photon.process.clock import MICROSECONDS, SystemClock
+from photon.state.unread_logs import unread_now
+from photon.state.view import view_state
 
 HOUR_US = 3_600 * MICROSECONDS
 DAY_US = 24 * HOUR_US
@@ -55,12 +56,17 @@ def is_closed(window: Window, watermark_us: int | None) -> bool:
 
 
 def watermark_of(pipeline: Pipeline, datacenter: str) -> int | None:
-    """The event time up to which a datacenter has read its primary logs; None: it has read none.
+    """The event time up to which a datacenter has read its primary logs.
 
+    None: it has read none, or nobody knows the times in a file that is there and not read (protocol D11).
     StateUnavailable, FormatTooNew.
     """
-    with open_view(pipeline.datacenters[datacenter].state) as state:
-        return None if state is None else state.watermark_us
+    now_us = SystemClock().now_us()
+    view = view_state(pipeline.datacenters[datacenter].state, now_us)
+    if view.epoch is None:
+        return None
+    unread = unread_now(pipeline, datacenter, view, now_us)
+    return None if any(one.side == "primary" for one in unread) else view.watermark_us
 
 
 def window_of(day: str | None, first: str | None, last: str | None) -> Window | None:

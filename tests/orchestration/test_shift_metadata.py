@@ -50,6 +50,7 @@ def test_a_report_says_how_fast_and_how_far_a_datacenter_is_in_a_series_of_its_o
         "east_joined": 960,
         "east_pending": 39,
         "east_joined_per_second": 2.0,
+        "east_unread_files": 0,
         "east_backlog_bytes": 110,
         "east_lag_seconds": 1.25,
         "east_latency_p50_seconds": 0.25,

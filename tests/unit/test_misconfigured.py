@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.keys import columns_of_newest
 from photon.dispatcher.shift.misconfigured import (
     JoinFindings,
     LogFound,
     look_at_logs,
-    names_beside,
     signs_in,
     signs_of_misconfiguration,
 )
@@ -232,5 +232,6 @@ def test_files_that_are_called_nearly_as_a_log_are_named(tmp_path: Path, name: s
     for each in ("a.csv", name, "a.csv.1", "notes.txt", ".c.CSV.swp"):
         (tmp_path / "c" / each).write_text("")
     place = PIPELINE.datacenters["east"].model_copy(update={"logs": tmp_path})
-    (told,) = names_beside(PIPELINE.model_copy(update={"datacenters": {"east": place}}), "east")
+    pipeline = PIPELINE.model_copy(update={"datacenters": {"east": place}})
+    (told,) = growth_of(pipeline, "east", NOON_US).beside
     assert told.startswith(f"`foreign.files`, c/*.csv, does not match c/{name}: nobody reads them")

@@ -5,20 +5,22 @@ Cheap enough for a sensor that looks every few seconds at thousands of files: op
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from photon.errors import FormatTooNew
-from photon.logs.discovery import FoundFile, Scan, signature_of
+from photon.logs.discovery import FoundFile, Scan, nearly_matching, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import watch_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
 from photon.process.pace import pace
+from photon.process.readable import readable
 from photon.state.database import StateDamaged, StateUnavailable, damage_is_named
 from photon.state.view import StateView, view_state
 
+SHOWN_BESIDE = 3
 LIVE_BYTES = 8 * 2**20  # a live datacenter may find so much unread at any moment
 
 
@@ -43,6 +45,7 @@ class Growth:
     problems: tuple[str, ...] = ()  # problems of the logs
     has_untracked: bool = False  # files with something in them that the dispatcher does not know
     state_unreadable: str = ""  # why; then `state` is empty, and what follows from it is not known
+    beside: tuple[str, ...] = ()  # sentences about files that are called nearly as those of a log
 
     @property
     def files(self) -> int:
@@ -106,7 +109,26 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
         has_untracked=_has_untracked(primary, state.files, "primary")
         or _has_untracked(foreign, state.files, "foreign"),
         state_unreadable=state_unreadable,
+        beside=(
+            *names_beside(pipeline, "primary", pipeline.primary.files, primary, state.files.values()),
+            *names_beside(pipeline, "foreign", pipeline.foreign.files, foreign, state.files.values()),
+        ),
     )
+
+
+def names_beside(
+    pipeline: Pipeline, side: Side, glob: str, found: Scan, known: Iterable[TrackedFile]
+) -> list[str]:
+    """Name files that nobody reads, though they are called nearly as the files of a log are."""
+    inodes = {tracked.file.inode for tracked in known if tracked.state == "open"}
+    near = nearly_matching(glob, (path for path, inode in found.others.items() if inode not in inodes))
+    more = f" and {len(near) - SHOWN_BESIDE} more" if len(near) > SHOWN_BESIDE else ""
+    shown = ", ".join(map(readable, near[:SHOWN_BESIDE]))
+    says = (
+        f"`{side}.files`, {glob}, does not match {shown}{more}: nobody reads "
+        f"them. If they are logs, rename or decompress them, or mend `{side}.files` in {pipeline.file}"
+    )
+    return [says] if near else []
 
 
 def unread_now(pipeline: Pipeline, datacenter: str, files: Mapping[int, TrackedFile]) -> int | None:

@@ -19,7 +19,6 @@ from photon.dispatcher.shift.keys import (
     which_match,
 )
 from photon.join.adapting import adapter_of, may_skip
-from photon.logs.discovery import nearly_matching
 from photon.logs.file_kinds import LOOKED_AT_BYTES, no_json_lines
 from photon.logs.files import Side
 from photon.logs.folders import log_folder, watch_of
@@ -104,22 +103,6 @@ def _look_at(place: Location, side: Side, glob: str, is_read: bool) -> LogFound:
     shown = tuple(file.path for file in others[:SHOWN_OTHERS])
     unread = 0 if is_read else sum(file.size_bytes > 0 for file in files)
     return LogFound(side, str(place), glob, len(files), None, shown, unread)
-
-
-def names_beside(pipeline: Pipeline, datacenter: str) -> list[str]:
-    """Name files that nobody reads, though they are called nearly as the files of a log are."""
-    place = pipeline.datacenters[datacenter].logs
-    told = []
-    for side, log in (("primary", pipeline.primary), ("foreign", pipeline.foreign)):
-        near = nearly_matching(log.files, watch_of(place, log.files).scan().others)
-        if near:
-            more = f" and {len(near) - SHOWN_OTHERS} more" if len(near) > SHOWN_OTHERS else ""
-            told.append(
-                f"`{side}.files`, {log.files}, does not match {', '.join(near[:SHOWN_OTHERS])}{more}: nobody "
-                f"reads them. If they are logs, rename or decompress them, or mend `{side}.files` in "
-                f"{pipeline.file}"
-            )
-    return told
 
 
 def _odd_files(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float]) -> dict[Side, str]:

@@ -46,6 +46,7 @@ class Gauges:
     unread_bytes: int | None = None
     pending: int | None = None
     complete_up_to_us: int | None = None
+    unread_files: int | None = None
 
     @classmethod
     def of(cls, dispatcher: Dispatcher) -> Gauges:
@@ -57,6 +58,7 @@ class Gauges:
             sum(sum(files.values()) for files in dispatcher.reader.backlog_bytes.values()),
             state.counts().of("pending"),
             None if said is None else said.complete_up_to_us,
+            len(dispatcher.reader.unread()),
         )
 
 
@@ -251,6 +253,7 @@ class PointsRecorder:
             "epoch": gauges.epoch,
             "lag_seconds": None if lag_us is None else lag_us / MICROSECONDS,
             "unread_bytes": gauges.unread_bytes,
+            "unread_files": gauges.unread_files,
             "pending": gauges.pending,
             "complete_up_to": gauges.complete_up_to_us,
         }

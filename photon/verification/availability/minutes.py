@@ -148,6 +148,8 @@ def read_until_us(
     for number in {number for side in sides for number in reader.backlog_bytes[side]}:
         if reader.has_more_than_half_a_line(number):
             until_us = min(until_us, timeline.first_unread_us(number, reader.files[number].offset_bytes))
+    for one in reader.unread():  # what they hold came before they were seen, or changed last
+        until_us = min([until_us, one.since_us, *([one.changed_ns // 1_000] if one.changed_ns else [])])
     for _, content in state.requeued():
         for part in (*content.primary, *content.foreign):
             until_us = min(until_us, timeline.first_unread_us(part.file_number, part.start_bytes))
