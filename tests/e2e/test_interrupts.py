@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.e2e.one_query import one_query
+from tests.e2e.process_marks import soon
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -122,4 +123,5 @@ def test_a_command_that_is_interrupted_while_spark_starts_ends_with_130_and_leav
     assert status == 130
     assert json.loads(out) == {"error": "interrupted", "exit_status": 130}
     assert "Traceback" not in err
-    assert not [jvm for jvm in jvms if jvm.is_running()]
+    # The kernel ends it with the command, a little after on a busy machine.
+    assert soon(lambda: not any(jvm.is_running() for jvm in jvms), 5)
