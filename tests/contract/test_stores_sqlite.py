@@ -26,6 +26,7 @@ from photon.registry.address import EndpointAddress
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.opening import copy_registry, find_registry, init_registry
 from photon.registry.stores.copies import Done, Insert, Key, NoReply, Prepare, Promised, Refused
+from photon.registry.stores.sqlite import lock
 from photon.registry.stores.sqlite.endpoint import SqliteEndpoint
 from photon.registry.stores.sqlite.file import DATABASE, RegistryFile
 from photon.registry.stores.sqlite.lock import LOCK, NEXT, Missed, alone_in, holders_of
@@ -398,6 +399,19 @@ def test_a_fork_has_no_part_in_its_parents_transactions(store: SqliteStore) -> N
         ends.set()
         thread.join()
     assert [value_at(store, position) for position in range(20)] == [b"child"] * 20
+
+
+def test_of_two_threads_that_fork_at_once_each_frees_what_it_paused(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "FORK_SECONDS", 0.01)
+    assert store.touch() == Done()
+    lock._before_fork()
+    with ThreadPoolExecutor(1) as other:  # gets no turn in time, and forks all the same
+        other.submit(lock._before_fork).result()
+        other.submit(lock._in_parent).result()
+    lock._in_parent()
+    assert store.touch() == Done()
 
 
 # -- upkeep

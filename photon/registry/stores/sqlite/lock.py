@@ -131,19 +131,21 @@ def _command_of(process: int) -> str:
 
 # -- forks: a child that inherited a transaction would believe that it holds SQLite's locks
 
-_paused: list[threading.Lock] = []
+_own = threading.local()  # two threads may fork at once, and each frees what it has paused
 
 
 def _before_fork() -> None:
     # One that takes longer waits for its disk, and a process that is to be started must not wait with it.
     ends_seconds = time.monotonic() + FORK_SECONDS
-    _paused[:] = [
-        turn for turn in _turns.values() if turn.acquire(timeout=max(0.0, ends_seconds - time.monotonic()))
+    _own.paused = [
+        turn
+        for turn in list(_turns.values())
+        if turn.acquire(timeout=max(0.0, ends_seconds - time.monotonic()))
     ]
 
 
 def _in_parent() -> None:
-    for turn in _paused:
+    for turn in _own.paused:
         turn.release()
 
 
