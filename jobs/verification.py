@@ -353,6 +353,7 @@ def _task_scope(scope: Scope) -> TaskScope:
         requeued={name: read.requeued for name, read in offsets},
         mended=scope.mended_lines,
         files={(name, n): tracked for name, read in offsets for n, tracked in read.files.items()},
+        taken=scope.taken,
     )
 
 

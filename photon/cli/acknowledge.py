@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,10 @@ from photon.cli.output import (
     pipeline_argument,
     print_outcome,
 )
+from photon.process.readable import counted
+
+if TYPE_CHECKING:
+    from photon.upkeep.acknowledged_rows import AcknowledgedRows
 
 LATE = (
     "Files that are read after all join as long as the registry keeps the ids of their time "
@@ -24,16 +29,24 @@ LATE = (
 @click.command()
 @pipeline_argument
 @click.argument("datacenter")
+@click.option("--rows", is_flag=True, help="Rows that others took from its table: they stay away for good.")
 @dry_run_option
 @json_option
-def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bool) -> None:
+def acknowledge(pipeline_file: Path, datacenter: str, rows: bool, dry_run: bool, as_json: bool) -> None:
     """Say that you know what DATACENTER of PIPELINE has lost: no alarm tells of it any more.
 
     These are log files that went away unread, and waiting records that are nowhere any more; and records that
     are dead letters, too old, or found no primary event. All of them stay as they are: files that come back
     are read, records that are mended are joined. What comes later is told. Run it where the state folder
     is, beside a join or not; elsewhere it ends with 3.
+
+    With --rows it is about rows that others took from the joined events of DATACENTER, and about nothing
+    else: no recovery, duplicate or lost state brings them back, and verification calls them joined. Rows
+    that others changed are made again by photon backfill --rebuild. Every lake must answer.
     """
+    if rows:
+        _acknowledge_rows(pipeline_file, datacenter, dry_run, as_json)
+        return
     with opened(pipeline_file) as pipeline:
         from photon.process.clock import SystemClock
         from photon.state.losses import plan_acknowledgement
@@ -49,3 +62,28 @@ def acknowledge(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bo
         if any(one.state != "gone" for one in found.losses.unread):
             lines.append(LATE)
     print_outcome(found.as_dict(), lines, dry_run, as_json)
+
+
+def _acknowledge_rows(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bool) -> None:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
+        from photon.registry.opening import open_reader
+        from photon.upkeep.acknowledged_rows import plan_acknowledgement_of_rows
+        from photon.upkeep.plans import carry_out
+
+        chosen(pipeline, datacenter)
+        done = carry_out(
+            lambda: plan_acknowledgement_of_rows(pipeline, open_reader(pipeline), datacenter), dry_run
+        )
+        verify = f"photon verify {pipeline.typed}"
+    print_outcome(done.as_dict(), _rows_text(datacenter, done, dry_run, verify), dry_run, as_json)
+
+
+def _rows_text(datacenter: str, done: AcknowledgedRows, dry_run: bool, verify: str) -> list[str]:
+    verb = "would stay" if dry_run else "stay"
+    joined = counted(done.rows, "joined event", verb)
+    lines = [f"{datacenter}: {joined} without a row, those that were acknowledged before among them"]
+    over = "would be over" if dry_run else "is over"
+    lines += [f"{datacenter}: {over}: {one}" for one in done.ended]
+    if done.is_open:
+        lines.append(f"{datacenter}: others took rows meanwhile: acknowledge again, or {verify}")
+    return lines

@@ -73,7 +73,7 @@ class BatchTools:
         self.joined = self.tables["joined_events"]
         others_took = partial(others_took_rows, self.pipeline, self.datacenter)
         self.table_answers = TableAnswers(
-            self.state, self.datacenter, self.joined, self.registry, others_took
+            self.state, self.pipeline, self.datacenter, self.joined, self.registry, others_took
         )
         self.committing = Committing(self.tables, self.datacenter, self.epoch)
         # One, so that a wait is told once.

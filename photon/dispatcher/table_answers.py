@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from photon.dispatcher import completion
 from photon.dispatcher.completion import GivenUpHold, OwnHold
 from photon.dispatcher.recovery.holders import Holders
+from photon.pipeline.file import Pipeline
 from photon.process.readable import counted
 from photon.registry.entry import Claimant, Mask
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.hashing import hashes_of_texts
 from photon.registry.id_registry import IdRegistry
+from photon.registry.taken_rows import listed
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.outcomes import HeldRecord
 from photon.storage.delta import LakeUnavailable
@@ -33,6 +37,7 @@ class TableAnswers:
     """Asks the joined table of one datacenter, for the epoch of its state."""
 
     state: DispatcherState
+    pipeline: Pipeline
     datacenter: str
     joined: OutputTable
     registry: IdRegistry
@@ -49,11 +54,36 @@ class TableAnswers:
         held = sorted({record.event_id for record in records if record.holder is not None})
         holds = self._own_holds(held)
         resolved = completion.resolve(records, holds, before)
-        if resolved.to_free and self.others_took():  # asked behind the rows
-            ordered = self.state.ordered_at([record.occurrence for record in records])
-            resolved = completion.resolve(records, holds, before, ordered)
+        if resolved.to_free:
+            some = [record for record in records if record.event_id in resolved.to_free]
+            try:
+                resolved = completion.resolve(records, holds, before, self._may_free(some))
+            except RegistryUnavailable as error:
+                log.info("what has no row any more waits for the next look at the records: %s", error)
+                resolved.to_free.clear()
         self._free(batch, resolved, records)
         return resolved
+
+    def _may_free(self, records: Sequence[HeldRecord]) -> Collection[Occurrence]:
+        """The records of joins without a row that make these due; asked once rows were read (E12, E13).
+
+        LakeUnavailable, RegistryUnavailable.
+        """
+        due = {record.occurrence for record in records}
+        if self.others_took():
+            due = {*self.state.ordered_at(due)}
+        taken = self._are_listed([record.event_id for record in records])
+        listed = {one.occurrence for one, is_listed in zip(records, taken, strict=True) if is_listed}
+        return due - listed
+
+    def _are_listed(self, ids: Sequence[str]) -> Sequence[bool]:
+        """Whether a person has acknowledged that others took their rows.
+
+        The register is read anew: what was acknowledged a moment ago counts. LakeUnavailable,
+        RegistryUnavailable.
+        """
+        taken = listed(self.pipeline, self.registry.read_register())
+        return list(taken.has(hashes_of_texts(ids)).tolist())
 
     def settle_given_up(
         self, batch: int, records: Sequence[HeldRecord], holders: Holders
@@ -91,6 +121,11 @@ class TableAnswers:
         """
         ids = sorted({record.event_id for record in records})
         hashes = hashes_of_texts(ids)
+        try:
+            listed_ids = np.array(self._are_listed(ids), bool)
+        except (RegistryUnavailable, LakeUnavailable) as error:
+            log.warning("whether rows of ordered records were acknowledged as taken: %s", error)
+            return dict.fromkeys(ids)
         found = self.registry.holders(hashes)
         by_datacenter: dict[str, list[tuple[Claimant, Mask]]] = defaultdict(list)
         for at, claimant in found.claimants.items():
@@ -101,7 +136,7 @@ class TableAnswers:
         for name, plans in by_datacenter.items():
             try:
                 have_rows = holders.rows_of_given_up(name)
-                read = [(one, held, have_rows(one, hashes)) for one, held in plans]
+                read = [(one, held, have_rows(one, hashes) | listed_ids) for one, held in plans]
             except LakeUnavailable as error:
                 log.warning("whether retired datacenter %s has the rows of ordered records: %s", name, error)
                 holds |= {ids[index]: None for _, held in plans for index in held.nonzero()[0].tolist()}

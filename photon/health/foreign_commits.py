@@ -17,6 +17,7 @@ from photon.pipeline.location import Location
 from photon.process.in_time import NotInTime, Repeated
 from photon.releases.foreign_commits import newest_part, open_facts
 from photon.releases.release import Part
+from photon.storage.changes import Commit
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.delta import LOG_FOLDER
 from photon.storage.foreign_commits import MOST_LOOKED_AT, ForeignCommits, ForeignCommitWatch, together
@@ -46,8 +47,8 @@ def judge_foreign_commits(
     says = "; ".join(one.sentence for one in found)
     remedy = (
         f"photon recover {pipeline.typed} joins again what is missing (under Dagster the job recovery), and "
-        f"photon verify {pipeline.typed} ends this once nothing is wrong. Rows that others added are theirs "
-        "to delete"
+        f"photon verify {pipeline.typed} ends this once nothing is wrong. To leave taken rows away: "
+        f"photon acknowledge {pipeline.typed} {datacenter} --rows. Rows that others added: delete them"
     )
     short = "has tables that others changed"
     return Verdict("error", f"{datacenter}: {says}", remedy, short, names=tuple(map(str, found)))
@@ -56,9 +57,7 @@ def judge_foreign_commits(
 def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple[ForeignCommits, ...]:
     lake = pipeline.datacenters[datacenter].lake
     part = newest_part(pipeline, datacenter, retired)
-    if part is None:
-        return ()
-    known = open_facts(pipeline, datacenter, retired, part)
+    known = () if part is None else open_facts(pipeline, datacenter, retired, part)
     # In a store each listing costs: the join looks.
     behind = _behind(datacenter, lake, part) if isinstance(lake, Path) else ()
     # Of another table in the place of joined rows their own light tells, with another remedy.
@@ -67,13 +66,14 @@ def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple
     )
 
 
-def _behind(datacenter: str, lake: Path, part: Part) -> Iterator[ForeignCommits]:
-    """What others have committed since the release was counted."""
+def _behind(datacenter: str, lake: Path, part: Part | None) -> Iterator[ForeignCommits]:
+    """What others have committed since the release was counted; to what no release has yet, at any time."""
     for table in TABLE_COLUMNS:
-        known, watch = part.looked.get(table), _watch(lake, datacenter, table)
+        known = Commit() if part is None else part.looked.get(table, Commit())
+        watch = _watch(lake, datacenter, table)
         entries = [int(entry.stem) for entry in (lake / table / LOG_FOLDER).glob("[0-9]*[0-9].json")]
         # Without a table, its light says so.
-        if known is not None and entries and max(entries) - known.version <= MOST_LOOKED_AT:
+        if entries and max(entries) - known.version <= MOST_LOOKED_AT:
             yield from (one for one in watch.look(known, max(entries)) if one.kind != "rewrote")
 
 

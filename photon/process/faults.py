@@ -68,6 +68,7 @@ ORDER_FAULT_POINTS: tuple[str, ...] = (
     "order.after_taken",
 )
 # In the process that runs the command.
+ACKNOWLEDGE_FAULT_POINTS: tuple[str, ...] = ("acknowledge.after_list", "acknowledge.after_register")
 RETIRE_FAULT_POINTS: tuple[str, ...] = ("retire.after_register", "retire.after_close", "retire.after_freed")
 REFILL_FAULT_POINTS: tuple[str, ...] = (
     "refill.after_begun",
@@ -131,6 +132,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *WAITING_FAULT_POINTS,
     *START_FAULT_POINTS,
     *RECOVERY_FAULT_POINTS,
+    *ACKNOWLEDGE_FAULT_POINTS,
     *RETIRE_FAULT_POINTS,
     *REFILL_FAULT_POINTS,
     *ORDER_FAULT_POINTS,

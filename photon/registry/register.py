@@ -14,7 +14,7 @@ from photon.errors import FormatTooNew
 from photon.registry.entry import NO_BOUNDARY_US, Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 
-REGISTER_FORMAT = 2  # of a register with `unmatched_owner`; others are written as format 1
+REGISTER_FORMAT = 3  # of a register with `taken`; with `unmatched_owner` alone 2, of others 1
 ENTRY_VERSION = 1  # writers write this one: no more than every reader of the register knows
 MOST_LEDGERS = 64  # in a generation: a batch appends to each that its ids meet
 PARENTS_KNOWN = 16 * MOST_LEDGERS  # ledgers whose parents need not be computed again: all that are live
@@ -56,6 +56,8 @@ class Register:
     datacenter the highest number of an epoch that was handed out. `tables`: by datacenter the id of its
     joined table. `given_up`: datacenters that never run again; `lakes_gone`: of these, the ones whose rows
     count no more. `unmatched_owner`: the one datacenter that writes unmatched primaries (protocol U1).
+    `taken`: by datacenter the list of rows that others took and a person has acknowledged (protocol E13);
+    `acknowledgements`: how often one was.
     """
 
     pipeline: str
@@ -73,6 +75,8 @@ class Register:
     filling: int = 0
     entry_version: int = ENTRY_VERSION
     unmatched_owner: str = ""
+    taken: Mapping[str, str] = field(default_factory=dict)
+    acknowledgements: int = 0
 
     @property
     def live_generations(self) -> list[int]:
@@ -99,11 +103,14 @@ def _parents(ledger: LedgerId, before: int, own: int) -> tuple[LedgerId, ...]:
 
 
 def encode_register(register: Register) -> bytes:
-    """The register as it is stored; versions that know no `unmatched_owner` read one without it."""
+    """The register as it is stored; versions that know no `unmatched_owner`, or `taken`, read one without."""
     stored = {"format": REGISTER_FORMAT, **asdict(register)}
-    if not register.unmatched_owner:
-        stored["format"] = 1
-        del stored["unmatched_owner"]
+    if not register.taken:
+        del stored["taken"], stored["acknowledgements"]
+        stored["format"] = 2
+        if not register.unmatched_owner:
+            stored["format"] = 1
+            del stored["unmatched_owner"]
     return json.dumps(stored, sort_keys=True).encode()
 
 
@@ -203,6 +210,19 @@ def with_unmatched_owner(register: Register, datacenters: Collection[str]) -> Re
         return register
     able = sorted({*datacenters} & register.epochs.keys() - {*register.given_up})
     return replace(register, unmatched_owner=able[0]) if able else register
+
+
+def with_taken(register: Register, datacenter: str, digest: str, before: str) -> Register:
+    """The register with a datacenter's list of acknowledged rows, if it still names the one of `before`."""
+    if register.taken.get(datacenter, "") != before:
+        return register
+    taken = {**register.taken, datacenter: digest}
+    return replace(register, taken=taken, acknowledgements=register.acknowledgements + 1)
+
+
+def with_list_again(register: Register, datacenter: str, digest: str) -> Register:
+    """The register with the list that lakes have of a datacenter, as after a refill."""
+    return with_taken(register, datacenter, digest, register.taken.get(datacenter, ""))
 
 
 # -- members (protocol B11)

@@ -295,6 +295,7 @@ def is_older(register: Register, than: Register) -> bool:
         (register.members.version, than.members.version),
         (register.boundary_us, than.boundary_us),
         (len(register.generations), len(than.generations)),
+        (register.acknowledgements, than.acknowledgements),
         (register.live_generations[:1], than.live_generations[:1]),
     )
     return any(now < before for now, before in pairs)  # type: ignore[operator]

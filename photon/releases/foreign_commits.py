@@ -15,7 +15,6 @@ from photon.releases.release import Part
 from photon.storage.changes import Commit
 from photon.storage.delta import lake_errors
 from photon.storage.foreign_commits import ForeignCommits, ForeignCommitWatch
-from photon.storage.tables import OutputTable
 
 
 def newest_part(pipeline: Pipeline, datacenter: str, retired: Collection[str]) -> Part | None:
@@ -43,6 +42,8 @@ def others_took_rows(pipeline: Pipeline, datacenter: str, retired: Collection[st
     Ask once the rows were read: all that was committed by then is looked at. Of another table in the place of
     this one, and of an older copy, A13 and R2 decide. LakeUnavailable.
     """
+    from photon.storage.tables import OutputTable  # a status does without it
+
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
     with lake_errors(f"look for commits of others in the table {table.folder}"):
         part = newest_part(pipeline, datacenter, retired)

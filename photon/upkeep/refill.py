@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -40,7 +41,8 @@ from photon.registry.refilling import (
     with_refill_begun,
     with_refill_ended,
 )
-from photon.registry.register import Register
+from photon.registry.register import Register, with_list_again
+from photon.registry.taken_rows import lists_in_lakes, put_list
 from photon.registry.view import View, current_register
 from photon.releases.at_once import copies_in_lakes, refilled
 from photon.releases.numbering import lacked, last_release, numbered
@@ -269,6 +271,7 @@ class _Refill:
             put_back(view, filled, [_as_joins(claims)])
             self._note_second_rows(done, view, claims)
             fault_point("refill.after_page")
+        self._put_lists_back(view, filled, epochs)
         fault_point("refill.before_switch")
         tables = {name: table.table_id() for name, table in self.tables.items()}
         registry.positions.change(lambda now: with_refill_ended(now, incarnation, epochs, tables))
@@ -283,6 +286,17 @@ class _Refill:
                 yield from claims_of_rows(page, datacenter, self.pipeline.foreign)
                 done.rows += page.num_rows
                 self.say(f"{counted(done.rows, 'row')} {what}")
+
+    def _put_lists_back(self, view: View, filled: FilledLedgers, epochs: Mapping[str, int]) -> None:
+        """Joins that stay without a row are joins again, of what lakes have; rows come first (E13)."""
+        gone, now_us = self.registry.register.lakes_gone, SystemClock().now_us()
+        for name, hashes in lists_in_lakes(self.pipeline, gone).items():
+            many = len(hashes)
+            places = (np.zeros(many, np.uint32), np.zeros(many, np.int64))
+            plan = Claimant(Epoch(name, max(1, epochs.get(name, 1) - 1)), 0, "taken")
+            put_back(view, filled, [Claims(plan, hashes, np.full(many, now_us), *places)])
+            digest = put_list(self.pipeline, gone, name, hashes)
+            self.registry.positions.change(partial(with_list_again, datacenter=name, digest=digest))
 
     def lacks_releases(self) -> bool:
         """Whether a lake has a release that the registry lacks."""

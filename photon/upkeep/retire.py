@@ -19,8 +19,10 @@ from photon.process.readable import counted
 from photon.registry.closing import Rowless
 from photon.registry.entry import Epoch
 from photon.registry.epochs import end_epochs, give_up_epochs
+from photon.registry.holds import HashSet
 from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_given_up
+from photon.registry.taken_rows import listed
 from photon.registry.view import current_register, newest_states
 from photon.releases.at_once import release_now
 from photon.releases.foreign_commits import others_took_rows
@@ -74,7 +76,7 @@ class RetirePlan:
             end_epochs(registry, datacenter, last_epoch, partial(_fence, table), snapshot)
         fault_point("retire.after_close")
         if table is None:
-            _free_all(registry, datacenter, say)
+            _free_all(registry, datacenter, listed(self.pipeline, register), say)
             release_now(self.pipeline, registry, datacenter, SystemClock())
         kept = _count_ids(registry, datacenter)
         done = replace(self.expected, released=max(0, held - kept), kept=kept, rows=_count_rows(table))
@@ -110,10 +112,11 @@ def _fence(table: OutputTable, epoch: Epoch) -> None:
         raise NotRetired(f"its table was just written: {error}; run it again") from error
 
 
-def _free_all(registry: IdRegistry, datacenter: str, say: Say) -> None:
-    """Free what it has joined: its rows count no more."""
+def _free_all(registry: IdRegistry, datacenter: str, stay: HashSet, say: Say) -> None:
+    """Free what it has joined: its rows count no more. But those that `stay` without a row (E13)."""
     freed = 0
     for hashes in list(registry.view.ids_of(datacenter)):  # before any of it is freed
+        hashes = hashes[~stay.has(hashes)]
         registry.free(hashes, lambda claimant: claimant.epoch.datacenter == datacenter)
         freed += len(hashes)
         say(f"frees the joins of datacenter {datacenter}: {freed:,}")

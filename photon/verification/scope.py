@@ -24,9 +24,11 @@ from photon.logs.source import open_bytes, written_bytes
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, SystemClock
+from photon.registry.holds import HashSet
 from photon.registry.lookups import ViewSnapshot
 from photon.registry.opening import open_reader
 from photon.registry.register import Register
+from photon.registry.taken_rows import listed
 from photon.state.database import StateUnavailable
 from photon.state.unread_logs import acknowledged_files, unread_now
 from photon.state.view import ReadOffsets, read_offsets, view_state
@@ -96,6 +98,7 @@ class Scope:
     at_us: int = 0
     not_written: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why, by datacenter
     unmatched: UnmatchedScope | None = None  # None: nobody looks for unmatched primaries
+    taken: HashSet | None = None  # events whose rows others took, and a person has acknowledged (E13)
 
     @property
     def retired(self) -> set[str]:
@@ -304,6 +307,7 @@ def open_scope(
         at_us=at_us,
         not_written=not_written,
         unmatched=unmatched,
+        taken=listed(pipeline, register) if register.taken else None,
     )
     found = {name: read_kept(pipeline, name) for name in selected}
     scope = replace(scope, kept={name: each for name, each in found.items() if each is not None})

@@ -23,6 +23,7 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import in_utc
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.hashing import hashes_of
+from photon.registry.holds import HashSet
 from photon.registry.lookups import Found, Hold, ViewSnapshot
 from photon.registry.segments import RunDamaged
 from photon.storage.own_columns import columns_of_people
@@ -108,6 +109,7 @@ class TaskScope:
     # Lines that people have put in the places of others, by datacenter, file number and offset.
     mended: Mapping[tuple[str, int], Mapping[int, bytes]] = field(default_factory=dict)
     files: Mapping[tuple[str, int], TrackedFile] = field(default_factory=dict)  # datacenter, number
+    taken: HashSet | None = None  # events that count as joined without a row (protocol E13)
 
     @cached_property
     def adapter(self) -> Adapter:
@@ -274,9 +276,13 @@ def _outcomes(
         found = _look_up(table.take(pa.array(asked, _INT64)), scope, view)
     except (RunDamaged, OSError) as error:
         return {"outcome": ["unavailable"] * len(results), "detail": [str(error)] * len(results)}
+    ids = table["event_id"].take(pa.array(asked, _INT64))
+    listed = [False] * len(asked) if scope.taken is None else scope.taken.has(hashes_of(ids)).tolist()
     for index, row in enumerate(asked):
         holder = found.holder(index).epoch.datacenter if found.by[index] >= 0 else None
         match classify(results[row], Hold(found.codes[index]), holder, waits[row]):
+            case MissingEvent() if listed[index]:
+                outcomes[row] = "joined"
             case MissingEvent(why, joined_by):
                 outcomes[row], details[row], holders[row] = "missing", why, joined_by
             case outcome:

@@ -26,6 +26,7 @@ from photon.registry.register import (
     with_generation,
     with_given_up,
     with_hold,
+    with_taken,
     with_unmatched_owner,
 )
 
@@ -46,6 +47,8 @@ def test_a_register_comes_back_as_it_was_written_down() -> None:
         "filling",
         "entry_version",
         "unmatched_owner",
+        "taken",
+        "acknowledgements",
     }
 
 
@@ -55,14 +58,24 @@ def test_a_register_of_a_newer_photon_is_refused() -> None:
         decode_register(json.dumps(stored).encode())
 
 
-def test_only_a_register_with_an_owner_of_unmatched_primaries_is_of_the_newer_format() -> None:
+def test_a_register_is_of_the_oldest_format_that_has_all_it_says() -> None:
     joined = replace(NEW, epochs={"west": 2})
     before = json.loads(encode_register(joined))
     assert before["format"] == 1
     assert "unmatched_owner" not in before
     owned = with_unmatched_owner(joined, ["east", "west"])
-    assert json.loads(encode_register(owned))["format"] == REGISTER_FORMAT
+    assert json.loads(encode_register(owned))["format"] == 2
     assert decode_register(encode_register(owned)) == owned
+    acknowledged = with_taken(joined, "west", "digest", "")
+    assert json.loads(encode_register(acknowledged))["format"] == REGISTER_FORMAT
+    assert decode_register(encode_register(acknowledged)) == acknowledged
+
+
+def test_a_list_of_taken_rows_takes_the_place_of_the_known_one_alone() -> None:
+    first = with_taken(NEW, "east", "first", "")
+    assert with_taken(first, "east", "second", "") == first
+    second = with_taken(first, "east", "second", "first")
+    assert (second.taken, second.acknowledgements) == ({"east": "second"}, 2)
 
 
 def test_the_owner_of_unmatched_primaries_is_the_first_that_has_joined_and_stays_until_it_is_given_up() -> (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,10 @@ def test_files_that_others_rewrote_are_no_light(world: World) -> None:
     world.clicks(("c3", "q"))
     world.join()
     assert light(world) == ""
+
+
+def test_a_table_that_no_release_has_yet_is_red_too(world: World) -> None:
+    shutil.rmtree(world.pipeline.datacenters["east"].lake / "releases")
+    assert light(world) == ""
+    table(world).delete("_event_id = 'c1'")
+    assert "DELETE in version" in light(world)

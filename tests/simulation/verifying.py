@@ -65,6 +65,7 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
         {name: scope.tables[name, "joined_events"].schema},
         {name: read.requeued},
         scope.mended_lines,
+        taken=scope.taken,
     )
     stretches = {side: [(name, s) for s in scope.stretches(name, side)] for side in ("foreign", "primary")}  # type: ignore[arg-type]
     read_again = [row for part in read_foreign(stretches["foreign"], tasks) for row in part.to_pylist()]
