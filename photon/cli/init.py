@@ -99,7 +99,7 @@ def init(
     log_to_stderr()
     with expected_errors():
         from photon.profile.new_file import NewFile, places_of
-        from photon.profile.proposal import logs_of, pipeline_text, proposed_name
+        from photon.profile.proposal import logs_of, pipeline_text, proposed_name, with_window
         from photon.profile.sample import read_sample
         from photon.profile.trial_join import try_join
 
@@ -114,6 +114,7 @@ def init(
         longest_bytes = max(sample.longest_bytes for sample in samples)
         text = pipeline_text(name, relative, before, *logs, longest_bytes)
         trial = try_join(*samples, new_file.loaded(text))
+        text = with_window(text, trial.ids_used_again)
     is_empty = not trial.joined
     is_written = not dry_run and (not is_empty or answers.foreign_key is not None)
     if is_written:
@@ -232,7 +233,7 @@ def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Tria
     from photon.profile.column_types import decimal_commas
 
     lines = [text, *map(str, found.findings), ""]
-    lines += [*_side("primary", trial.primary), *_side("foreign", trial.foreign)]
+    lines += [*_side("primary", trial.primary), *_used_again(trial), *_side("foreign", trial.foreign)]
     lines += [f"PASSED OVER {file}" for sample in samples for file in sample.passed_over]
     lines += [
         f"{sample.side}: {name} has decimal commas, and stays text: an adapter makes numbers of them"
@@ -256,6 +257,29 @@ def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Tria
     if trial.example:
         lines.append("a row: " + ", ".join(f"{k} {v!r}" for k, v in trial.example.items()))
     return "\n".join(lines)
+
+
+def _used_again(trial: Trial) -> list[str]:
+    """Ids of primaries that come again, and the rows of which it is doubtful which primary they name."""
+    from photon.profile.ids_used_again import said
+
+    if (again := trial.ids_used_again) is None:
+        return []
+    apart = f"{said(again.shortest_us)} to {said(again.longest_us)} apart"
+    first = f"  {again.ids:,} of {again.of_ids:,} primary ids are used again for other content, {apart}"
+    if again.lookup_window is None:
+        return [
+            first,
+            f"  DOUBTFUL: no retry.lookup_window tells them apart: {again.doubtful:,} of "
+            f"{counted(trial.joined, 'row')} have several primaries to choose from, and the nearest joins. "
+            "Expected an id that no other primary event has, such as one of several columns: --primary-id "
+            "a,b with --foreign-key a,b",
+        ]
+    return [
+        first,
+        f"  retry.lookup_window: {again.lookup_window} is below half of that, so that no row has two to "
+        f"choose from. Farther from their primary, and not joined: {counted(again.beyond, 'foreign event')}",
+    ]
 
 
 def _side(name: str, seen: SideSeen) -> list[str]:

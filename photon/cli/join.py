@@ -219,6 +219,8 @@ def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short:
 
 def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
     """Warn of records that have no row although they differ from the record of the same id that has one."""
+    from photon.state.losses import BAD
+
     if conflicting := counts["conflicting"]:
         log.warning(
             "%s: %s something else than the record of the same id that joined, without a row of their own: "
@@ -228,6 +230,13 @@ def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
             ", ".join(pipeline.foreign.id),
             pipeline.datacenters[name].lake / "conflicting",
         )
+    for each in ("ambiguous", "reused_primaries"):
+        if counts[each] and (each == "ambiguous" or pipeline.retry.lookup_window is None):
+            log.warning(
+                "%s: %s %s: primary.id (%s) may be no id, or retry.lookup_window is to be set below half "
+                "of the time between two uses", name, f"{counts[each]:,}", BAD[each],
+                ", ".join(pipeline.primary.id),
+            )  # fmt: skip
 
 
 def _join_each(

@@ -305,10 +305,10 @@ def sums(results: Results, resolved: Resolved) -> Counter[str]:
     total: Counter[str] = Counter(resolved.counts)
     for result in results.index:
         total.update(primary=result.indexed.events, primary_dead_letters=result.dead_letters)
-        total.update(lost_bytes=result.lost_bytes)
+        total.update(lost_bytes=result.lost_bytes, reused_primaries=result.indexed.reused.count)
     for joined in results.join:
         total.update(joined.classes)
-        total.update(foreign=joined.foreign, lost_bytes=joined.lost_bytes)
+        total.update(foreign=joined.foreign, lost_bytes=joined.lost_bytes, ambiguous=joined.ambiguous)
     return total
 
 

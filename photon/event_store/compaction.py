@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from photon.event_store.segments import Places, Segment, SegmentInfo, concat, open_segment, write_segment
+from photon.event_store.segments import (
+    Places,
+    Reused,
+    Segment,
+    SegmentInfo,
+    concat,
+    open_segment,
+    reused_in,
+    write_segment,
+)
 from photon.pipeline.location import Location
 
 # With six to a tier, 50 million events are in at most 35 segments and mostly in half of that; each event is
@@ -62,18 +71,31 @@ def live_events(segments: Sequence[SegmentInfo], live_files: Collection[int]) ->
     return dict(events)
 
 
-def compact(folder: Location, compaction: Compaction, name: str) -> SegmentInfo | None:
-    """Write the new segment; None if it would be empty. Its sources stay. SegmentDamaged, OSError."""
-    merged = SegmentInfo(name, compaction.events_of)
-    if not merged.events:
-        return None
-    sources = [open_segment(folder, source.name) for source in compaction.sources]
-    live = np.fromiter(compaction.events_of, np.uint32)
-    write_segment(folder, name, _merged(sources, live), merged.events)
-    return merged
+@dataclass
+class Compacted:
+    """What a merge has met."""
+
+    segment: SegmentInfo | None = None  # None: it would be empty
+    met: int = 0  # reused ids among all events of the sources
+    left: Reused = field(default_factory=Reused)  # among those of the new segment
+
+    def newly_reused(self, compaction: Compaction) -> int:
+        """How many reused ids no source knew of, since their events lie in several of them."""
+        return max(0, self.met - sum(source.reused.count for source in compaction.sources))
 
 
-def _merged(sources: Sequence[Segment], live: np.ndarray) -> Iterator[Places]:
+def compact(folder: Location, compaction: Compaction, name: str) -> Compacted:
+    """Write the new segment. Its sources stay. SegmentDamaged, OSError."""
+    events, compacted = sum(compaction.events_of.values()), Compacted()
+    if events:
+        sources = [open_segment(folder, source.name) for source in compaction.sources]
+        live = np.fromiter(compaction.events_of, np.uint32)
+        write_segment(folder, name, _merged(sources, live, compacted), events)
+        compacted.segment = SegmentInfo(name, compaction.events_of, compacted.left)
+    return compacted
+
+
+def _merged(sources: Sequence[Segment], live: np.ndarray, compacted: Compacted) -> Iterator[Places]:
     """The live events of all sources by hash, in parts: hashes are even, so equal stretches of them are."""
     parts = -(-sum(source.events for source in sources) // MERGED_AT_ONCE_EVENTS)
     bounds = np.array([(2**64 * part) // parts for part in range(1, parts)], np.uint64)
@@ -81,4 +103,8 @@ def _merged(sources: Sequence[Segment], live: np.ndarray) -> Iterator[Places]:
     for part in range(parts):
         slices = (slice(cut[part], cut[part + 1]) for cut in cuts)
         places = concat([source.places.take(rows) for source, rows in zip(sources, slices, strict=True)])
-        yield places.take(np.isin(places.files, live)).sorted()
+        places = places.sorted()
+        compacted.met += reused_in(places).count
+        places = places.take(np.isin(places.files, live))
+        compacted.left += reused_in(places)
+        yield places

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.event_store.hashing import Hashes, digests_of, hash_ids
-from photon.event_store.segments import Places, SegmentInfo, concat, events_of, write_segment
+from photon.event_store.segments import (
+    Places,
+    Reused,
+    SegmentInfo,
+    concat,
+    events_of,
+    reused_in,
+    write_segment,
+)
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 
@@ -35,6 +43,10 @@ class Indexed:
     @property
     def events(self) -> int:
         return self.segment.events if self.segment is not None else 0
+
+    @property
+    def reused(self) -> Reused:
+        return self.segment.reused if self.segment is not None else Reused()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ def index_events(
         return Indexed()
     is_new = np.concatenate(([True], places.hashes[1:] != places.hashes[:-1]))
     return Indexed(
-        SegmentInfo(name, events_of(places)),
+        SegmentInfo(name, events_of(places), reused_in(places)),
         plausible.latest(places.files, places.times_us),
         places.hashes[is_new],
     )

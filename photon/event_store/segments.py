@@ -38,6 +38,7 @@ _DTYPES = {
 EVENT_BYTES = sum(np.dtype(dtype).itemsize for dtype in _DTYPES.values())  # 40
 _MAGIC = b"PhotonIx"
 _HEADER = struct.Struct("<8sI4xQ6I")  # magic, version, events, the crc32 of each column
+MOST_EXAMPLES = 3  # of reused ids, of each segment
 _CHECK_BYTES = 2**24  # read at once while checksums are compared
 
 Ints = npt.NDArray[np.int64]
@@ -94,15 +95,35 @@ def concat(parts: Sequence[Places]) -> Places:
 
 
 @dataclass(frozen=True)
+class Reused:
+    """Events that have the id of another one and say something else, and where some of them are."""
+
+    count: int = 0
+    examples: tuple[tuple[int, int], ...] = ()  # file number and offset
+
+    def __add__(self, other: Reused) -> Reused:
+        return Reused(self.count + other.count, (self.examples + other.examples)[:MOST_EXAMPLES])
+
+
+@dataclass(frozen=True)
 class SegmentInfo:
     """A segment, as the dispatcher's database lists it."""
 
     name: str
     events_of: Mapping[int, int] = field(hash=False)  # how many events it holds of each file, by file number
+    reused: Reused = Reused()
 
     @cached_property
     def events(self) -> int:
         return sum(self.events_of.values())
+
+
+def reused_in(places: Places) -> Reused:
+    """The reused ids of sorted events: each follows one of its hash and other content."""
+    is_other = places.hashes[1:] == places.hashes[:-1]
+    rows = 1 + np.flatnonzero(is_other & (places.digests[1:] != places.digests[:-1]))
+    some = places.take(rows[:MOST_EXAMPLES])
+    return Reused(len(rows), tuple(zip(some.files.tolist(), some.offsets_bytes.tolist(), strict=True)))
 
 
 def events_of(places: Places) -> dict[int, int]:

@@ -25,7 +25,7 @@ from photon.health.verdict import LEVELS, Level, Verdict, level_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
 from photon.process.readable import counted
-from photon.state.losses import BAD, bad_since
+from photon.state.losses import BAD, bad_since, name_of
 
 # A retried write now and then is no news; one foreign record in twenty says that the id is none.
 CONFLICTING_SHARES = Shares(warn=0.001, error=0.05)
@@ -49,6 +49,9 @@ UNJOINABLE = Kind(
     "foreign records found no primary event, or are too old", ("unjoinable", "too_old"), ("foreign",)
 )
 CONFLICTING = Kind(f"{BAD['conflicting']}, so they have no row", ("conflicting",), ("foreign",))
+
+AMBIGUOUS = Kind(BAD["ambiguous"], ("ambiguous",), ("joined",))
+REUSED = Kind(BAD["reused_primaries"], ("reused_primaries",), ("primary",))
 
 
 @dataclass(frozen=True)
@@ -188,11 +191,31 @@ def _which_match(facts: Facts, pipeline: Pipeline) -> str:
     return which_match(f"{logs}/{pipeline.primary.files}", f"{logs}/{pipeline.foreign.files}")
 
 
-def judge_conflicting(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
-    """Whether few foreign records have another one's id and other content."""
+def judge_conflicting(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
+    """Whether few records of either log have another one's id and other content."""
     lake = pipeline.datacenters[facts.datacenter].lake
     remedy = (
         f"look whether foreign.id ({', '.join(pipeline.foreign.id)}) is an id at all: rows of "
         f"{lake / 'conflicting'} name both places of some and the columns that differ"
     )
-    return judge_share(facts, pipeline, CONFLICTING, CONFLICTING_SHARES, remedy)
+    found = [judge_share(facts, pipeline, CONFLICTING, CONFLICTING_SHARES, remedy)]
+    of_primaries = (
+        f"look whether primary.id ({', '.join(pipeline.primary.id)}) is an id at all{_reused_at(facts)}; "
+        "where ids are used again, set retry.lookup_window below half of the time between two uses"
+    )
+    found.append(judge_share(facts, pipeline, AMBIGUOUS, CONFLICTING_SHARES, of_primaries))
+    # A window says that ids are used again; rows of which that is doubtful are ambiguous.
+    if pipeline.retry.lookup_window is None:
+        found.append(judge_share(facts, pipeline, REUSED, CONFLICTING_SHARES, of_primaries))
+    return found
+
+
+def _reused_at(facts: Facts) -> str:
+    """Some primary records whose id another one has, as text."""
+    files = facts.state.files
+    places = [
+        f"byte {offset_bytes} of {name_of(files[number], files)}"
+        for number, offset_bytes in facts.state.reused_at
+        if number in files
+    ]
+    return f", as the one at {' or '.join(places)}" if places else ""

@@ -13,6 +13,7 @@ from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 from photon.process.pace import size, span
 from photon.process.readable import counted
+from photon.state.losses import BAD
 from photon.state.starting import starts
 from photon.state.waiting.reasons import WHY
 from photon.storage.store_errors import TRIED_AGAIN
@@ -108,6 +109,11 @@ def sentences(one: DatacenterStatus) -> list[str]:
     if conflicting := one.counts.get("conflicting", 0):
         other_content = f"{counted(conflicting, 'duplicate', 'say')} something else"
         said.append(f"{other_content} than the record of the same id that joined")
+    said += [
+        f"{count:,} {BAD[name]}"
+        for name in ("ambiguous", "reused_primaries")
+        if (count := one.counts.get(name, 0))
+    ]
     said += [f"note: {note}" for note in (*one.notes, *one.facts.growth.beside)]
     if one.facts.state.epoch is not None:
         said += [f"note: {promise}: {why}" for promise, why in one.unjudged.items()]

@@ -338,7 +338,7 @@ PROMISES: Mapping[str, str] = MappingProxyType(
         "backlog": "Not much of its logs is unread.",
         "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
         "unjoinable": "Its records have keys, and few find no primary event (`health.unjoinable`).",
-        "conflicting": "Few of its records have another one's id and other content.",
+        "conflicting": "Few of its records, of either log, have another one's id and other content.",
         "nothing_lost": "Nothing that was to be read is lost, or people know of it.",
         "clock": "No event is ahead of this machine's clock.",
         "verified": "Nothing is missing and nothing is there twice, by a verification that is not old.",

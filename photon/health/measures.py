@@ -7,10 +7,12 @@ from datetime import timedelta
 
 from photon.health.at_work import FAILING, WAITING
 from photon.health.bad_records import (
+    AMBIGUOUS,
     CONFLICTING,
     CONFLICTING_SHARES,
     FOREIGN_DEAD,
     PRIMARY_DEAD,
+    REUSED,
     UNJOINABLE,
     Kind,
     worse_share,
@@ -52,7 +54,11 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
             _share("primary_share", facts, PRIMARY_DEAD, health.dead_letters),
         ),
         "unjoinable": (_share("share", facts, UNJOINABLE, health.unjoinable),),
-        "conflicting": (_share("share", facts, CONFLICTING, CONFLICTING_SHARES),),
+        "conflicting": (
+            _share("share", facts, CONFLICTING, CONFLICTING_SHARES),
+            _share("ambiguous_share", facts, AMBIGUOUS, CONFLICTING_SHARES),
+            *_reused(facts, pipeline),
+        ),
         "nothing_lost": (
             Measure("lost_bytes", lost.bytes, error=1),
             Measure("lost_records", lost.records, error=1),
@@ -61,6 +67,13 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
         "clock": (_between("ahead_seconds", ahead_of_clock_us(facts) / MICROSECONDS, CLOCK_SKEW),),
         "verified": _verified(facts, pipeline),
     }
+
+
+def _reused(facts: Facts, pipeline: Pipeline) -> tuple[Measure, ...]:
+    """Where a window is set, ids that are used again are no alarm by themselves."""
+    if pipeline.retry.lookup_window is not None:
+        return ()
+    return (_share("reused_share", facts, REUSED, CONFLICTING_SHARES),)
 
 
 def behind_seconds(facts: Facts, memory: Memory) -> float:

@@ -108,6 +108,7 @@ class Joiner:
         recorded = self.context.already_recorded
         for occurrence, row in self.records.rows_of(recorded).items():
             of[row] = VERDICT_OF_CLASS[recorded[occurrence]]
+        self._count_ambiguous(self.verdicts.rows_with(Verdict.JOINED))
         of[self.records.is_gone & ~self._is_stored & (of == Verdict.OPEN)] = Verdict.LOST
         has_no_key = pc.is_null(self.records.table["_key"]).to_numpy()
         of[has_no_key & (of == Verdict.OPEN)] = Verdict.SKIPPED
@@ -171,6 +172,7 @@ class Joiner:
         rows = rows[self.events.first_of_each(rows)]
         self._count(AdapterCalls(combine=Tally(len(rows))))  # or a re-run would see failures alone
         self._propose(rows, self.candidates.of_records(self.records, rows))
+        self._count_ambiguous(rows)
 
     def _make_rows(self, rows: Ints) -> None:
         """Propose events with rows that are made of records and their primaries."""
@@ -189,7 +191,7 @@ class Joiner:
     def _find_primaries(self, rows: Ints) -> tuple[Ints, Primaries, Ints]:
         """The records with a primary, what was found, and for each of these records its row of that."""
         final = self.records.is_final[rows]
-        found = look_up_primaries(self.store, self.records, rows, self.context.pipeline)
+        found = self._look_up_primaries(rows)
         is_found = found.rows >= 0
         self._measure_lookup(is_found, found)
         # Not while a log file that may hold it can't be read.
@@ -198,6 +200,16 @@ class Joiner:
         of[rows[given_up]] = Verdict.UNJOINABLE
         of[rows[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY
         return rows[is_found], found, found.rows[is_found]
+
+    def _count_ambiguous(self, rows: Ints) -> None:
+        """Count rows of an earlier run, which ended before it told which of them are ambiguous."""
+        if len(rows):
+            self._look_up_primaries(rows)
+
+    def _look_up_primaries(self, rows: Ints) -> Primaries:
+        found = look_up_primaries(self.store, self.records, rows, self.context.pipeline)
+        self.verdicts.is_ambiguous[rows] = found.is_ambiguous
+        return found
 
     def _measure_lookup(self, is_found: Mask, found: Primaries) -> None:
         self.measures.count("primary_lookups", "found", by=int(np.count_nonzero(is_found)))

@@ -154,6 +154,7 @@ class JoinResult:
     lost: tuple[tuple[Occurrence, str], ...] = ()  # retries whose bytes are gone (A19), and their events
     waiting: tuple[SegmentInfo, ...] = ()  # the records that come again
     compared: Compared = field(default_factory=Compared)  # duplicates of what joined in this task
+    ambiguous: int = 0  # among the joined ones
     # One for each row in its files of `joined_events`; None: it has none.
     claims: Claims | None = None
     registered_here: tuple[HeldRecord, ...] = ()  # in none of `classes` yet: the tables decide

@@ -271,6 +271,7 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
         lost=_lost(records, verdicts),
         waiting=waiting,
         compared=compare_in_task(records, verdicts.duplicates, verdicts.duplicates_of, context.pipeline),
+        ambiguous=verdicts.ambiguous,
         claims=verdicts.claims,
         registered_here=tuple(verdicts.registered_here),
         held=dict(verdicts.held),

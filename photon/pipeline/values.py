@@ -23,7 +23,9 @@ PIPELINE_NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 LONGEST = timedelta(days=36_500)  # taken from now it is within the calendar
 
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # units that times in logs may have
-_DURATION_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+MICROSECONDS_OF_UNITS = {  # units of durations in the pipeline file
+    "us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3_600 * 10**6, "d": 86_400 * 10**6,
+}  # fmt: skip
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -34,7 +36,7 @@ def parse_duration(value: object) -> timedelta:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)\s*", str(value))
     if not match:
         raise ValueError("a duration: a number and one of us, ms, s, m, h, d, such as 250ms")
-    seconds = float(match[1]) * _DURATION_UNITS[match[2]]
+    seconds = float(match[1]) * MICROSECONDS_OF_UNITS[match[2]] / 10**6
     if seconds > LONGEST.total_seconds():
         raise ValueError(f"a duration of at most {LONGEST.days}d")
     return timedelta(seconds=seconds)

@@ -174,7 +174,8 @@ def _by_chance(pair: Pair, foreign: Mapping[str, Column]) -> str:
 def _nothing(foreign: Mapping[str, Column], primary: Mapping[str, Column], found: Sequence[Pair]) -> str:
     if found and not found[0].is_unique:
         pair = found[0]
-        why = f"{pair.primary_id} is no id of primary events: some of its values occur in several records"
+        why = f"{pair.primary_id} is no id of primary events: some of its values occur in several records, "
+        why += "so that rows may name a doubtful one of them"
         if foreign[pair.key].is_unique:
             why += f", and {pair.key} of the foreign log is unique. "
             why += "Both logs may be named in the wrong order; else"

@@ -12,6 +12,7 @@ from photon.pipeline.values import PIPELINE_NAME
 from photon.profile.column_roles import Guess
 from photon.profile.column_types import column_types
 from photon.profile.event_times import EventTime
+from photon.profile.ids_used_again import IdsUsedAgain
 from photon.profile.sample import Sample, Where, word_of
 
 TABLES_AND_STATE = ("lake", "state")  # a datacenter's folders, by their keys
@@ -85,6 +86,14 @@ def pipeline_text(
         limit_mib = 1 << (ROOM * longest_bytes // 2**20).bit_length()
         lines += ["limits:", f"  line: {limit_mib}MiB  # the longest record has {longest_bytes:,} bytes"]
     return "\n".join(lines) + "\n"
+
+
+def with_window(text: str, used_again: IdsUsedAgain | None) -> str:
+    """The text with the window that tells primaries of one id apart, where there are such."""
+    if used_again is None or used_again.lookup_window is None:
+        return text
+    why = f"{used_again.ids:,} of {used_again.of_ids:,} primary ids are used again"
+    return f"{text}retry:\n  lookup_window: {used_again.lookup_window}  # {why}\n"
 
 
 def _section(log: Log) -> list[str]:

@@ -17,6 +17,7 @@ from photon.logs.files import ByteRange
 from photon.logs.parse import read_events
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Limits, PrimaryLog
+from photon.profile.ids_used_again import IdsUsedAgain, nearest_primaries
 from photon.profile.sample import Sample
 from photon.storage.columns import TABLE_COLUMNS
 from photon.tokens import Occurrence
@@ -52,6 +53,7 @@ class Trial:
     without_primary: int  # in the sample; it may be in what was not read
     example: dict[str, Any] | None  # the columns of a row beside Photon's own, as the table will have them
     unmatched_keys: tuple[str, ...]  # up to three keys whose primary is not in the sample
+    ids_used_again: IdsUsedAgain | None  # primary ids that other content has, too
 
     @property
     def key_share(self) -> float:
@@ -63,7 +65,8 @@ def try_join(primary: Sample, foreign: Sample, pipeline: Pipeline) -> Trial:
     """Join the samples as the pipeline would, each foreign id once."""
     primaries, primary_seen = _read(primary, pipeline.primary, pipeline.limits)
     foreigns, foreign_seen = _read(foreign, pipeline.foreign, pipeline.limits)
-    at = pc.index_in(foreigns["_key"], primaries["_id"], skip_nulls=True)
+    nearest = nearest_primaries(foreigns, primaries)
+    at = pa.array(nearest.rows, mask=nearest.rows < 0)
     joined = foreigns.append_column("_at", at).filter(pc.is_valid(at))
     joined_ids, keyed = joined["_id"], foreigns.filter(pc.is_valid(foreigns["_key"]))
     left = keyed.filter(pc.invert(pc.is_in(keyed["_id"], joined_ids.combine_chunks())))
@@ -83,6 +86,7 @@ def try_join(primary: Sample, foreign: Sample, pipeline: Pipeline) -> Trial:
         with_key - with_primary,
         example,
         tuple(left["_key"][:3].to_pylist()),
+        nearest.used_again,
     )
 
 

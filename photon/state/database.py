@@ -29,6 +29,7 @@ from photon.state.plan import (
 from photon.state.rows import (
     left_in,
     reading_column,
+    segment_info,
     tracked_file,
     unread_file,
 )
@@ -78,7 +79,7 @@ CREATE TABLE ordered (
 CREATE TABLE requeued (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL, reused TEXT NOT NULL) WITHOUT ROWID;
 """
 _CODE_BITS = 0xFF  # SQLite's extended codes name the kind in these bits
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -199,11 +200,9 @@ class StateReader:
 
     def segments(self) -> list[SegmentInfo]:
         """The segments that make up the index."""
-        rows = self._db.execute("SELECT name, events_of FROM segments")
+        rows = self._db.execute("SELECT name, events_of, reused FROM segments")
         with reading_column("segments, events_of,"):
-            return [
-                SegmentInfo(name, {int(n): e for n, e in json.loads(text).items()}) for name, text in rows
-            ]
+            return [segment_info(*row) for row in rows]
 
     @property
     def index_lost(self) -> bool:

@@ -289,9 +289,10 @@ class DispatcherState(StateReader):
 
     # -- the index of primary events
 
-    def replace_segments(self, old: Iterable[str], new: Iterable[SegmentInfo]) -> None:
-        """List `new` segments in place of `old` ones."""
+    def replace_segments(self, old: Iterable[str], new: Iterable[SegmentInfo], reused: int = 0) -> None:
+        """List `new` segments in place of `old` ones. `reused`: ids that only these tell of."""
         with self._transaction() as db:
+            add_counts(db, {"reused_primaries": reused})
             db.executemany("DELETE FROM segments WHERE name = ?", [(name,) for name in old])
             put(db, "segments", map(segment_values, new))
             db.execute("DELETE FROM meta WHERE key = 'index_lost'")

@@ -30,6 +30,8 @@ BAD = {
     "unjoinable": "foreign records found no primary event",
     "too_old": "foreign records are too old to be joined",
     "conflicting": "foreign records have the id of another one, and other content",
+    "ambiguous": "rows might have joined primary events of the same id and other content",
+    "reused_primaries": "primary records have the id of another one, and other content",
 }
 
 

@@ -42,6 +42,8 @@ class Counts:
     lost_bytes: int = 0  # unread bytes of files that went away or were replaced
     conflicting: int = 0  # duplicates whose content is another than that of the record that joined
     not_compared: int = 0  # duplicates of which nobody knows it
+    ambiguous: int = 0  # rows that might have joined primaries of other content, too, when they joined
+    reused_primaries: int = 0  # primary records with another one's id and other content: at least so many
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)
 
     def of(self, outcome: OutcomeClass) -> int:
@@ -53,7 +55,7 @@ class Counts:
         return self.foreign == sum(self.classes.values())
 
     def as_dict(self) -> dict[str, int]:
-        """The equation's terms by name, in its order, then the primary log's, then parts of `duplicates`."""
+        """The equation's terms by name, in its order, then the primary log's, then parts of classes."""
         return {
             "foreign": self.foreign,
             **{name: self.of(name) for name in OUTCOME_CLASSES},
@@ -62,6 +64,8 @@ class Counts:
             "lost_bytes": self.lost_bytes,
             "conflicting": self.conflicting,
             "not_compared": self.not_compared,
+            "ambiguous": self.ambiguous,
+            "reused_primaries": self.reused_primaries,
         }
 
     def gained(self, left: Mapping[str, int]) -> dict[str, int]:
@@ -126,6 +130,9 @@ class Verdicts:
     """The verdict on each record of a task, and what the driver has to know besides."""
 
     of: npt.NDArray[np.int8]  # each record's verdict, by its row
+    is_ambiguous: npt.NDArray[np.bool_] = field(
+        init=False
+    )  # primaries of other content might have joined, too
     notes: dict[int, str] = field(default_factory=dict)  # why a record is a dead letter, by its row
     claims: Claims | None = None  # for the events whose rows are stored
     # When each new row could be joined at the earliest: the later of its two events' own times.
@@ -140,6 +147,14 @@ class Verdicts:
     # Duplicates of records that joined in this very task, and beside them those records.
     duplicates: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     duplicates_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __post_init__(self) -> None:
+        self.is_ambiguous = np.zeros(len(self.of), bool)
+
+    @property
+    def ambiguous(self) -> int:
+        """How many records joined although other primaries might have."""
+        return int(np.count_nonzero(self.is_ambiguous & (self.of == Verdict.JOINED)))
 
     def add_joinable_since(self, times_us: npt.NDArray[np.int64]) -> None:
         self.joinable_since_us = np.concatenate((self.joinable_since_us, times_us))

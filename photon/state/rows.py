@@ -11,7 +11,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
-from photon.event_store.segments import SegmentInfo
+from photon.event_store.segments import Reused, SegmentInfo
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.unread_files import UnreadFile
 
@@ -73,9 +73,17 @@ def marks(values: Sequence[object]) -> str:
     return ",".join("?" * len(values))
 
 
-def segment_values(segment: SegmentInfo) -> tuple[str, str]:
+def segment_values(segment: SegmentInfo) -> tuple[str, str, str]:
     """The row of a segment of the primary index."""
-    return segment.name, json.dumps(segment.events_of, separators=(",", ":"))
+    reused = [segment.reused.count, segment.reused.examples]
+    return segment.name, json.dumps(segment.events_of, separators=(",", ":")), json.dumps(reused)
+
+
+def segment_info(name: str, events_of: str, reused: str) -> SegmentInfo:
+    """A segment of the primary index, by its row."""
+    count, examples = json.loads(reused)
+    counts = {int(number): events for number, events in json.loads(events_of).items()}
+    return SegmentInfo(name, counts, Reused(count, tuple(map(tuple, examples))))
 
 
 _STORED_OF_UNREAD = [f.name for f in fields(UnreadFile) if f.compare]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from photon.event_store.segments import Reused
 from photon.logs.files import ByteRange, Side, TrackedFile
 from photon.logs.unread_files import UnreadFile
 from photon.process.clock import MICROSECONDS
@@ -60,6 +61,7 @@ class StateView:
     begun_us: int | None = None  # when the epoch began
     pipeline: str | None = None  # the name of the one that it belongs to
     settings: Mapping[str, object] = field(default_factory=dict)  # the ones that the epoch was begun with
+    reused_at: tuple[tuple[int, int], ...] = ()  # file number and offset of some primaries with another's id
 
     @property
     def gained(self) -> dict[str, int]:
@@ -100,6 +102,7 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         begun_us=int(begun) if (begun := state.meta("begun_us")) else None,
         pipeline=state.meta("pipeline"),
         settings=state.settings,
+        reused_at=sum((each.reused for each in state.segments()), Reused()).examples,
     )
 
 

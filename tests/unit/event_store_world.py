@@ -106,7 +106,7 @@ class World:
     def compact(self) -> None:
         """Merge as long as there is something to merge."""
         while (compaction := next_compaction(self.segments, self.files)) is not None:
-            merged = compact(self.folder / "index", compaction, new_id())
+            merged = compact(self.folder / "index", compaction, new_id()).segment
             self.segments = [each for each in self.segments if each not in compaction.sources]
             self.segments += [merged] if merged else []
 

@@ -197,13 +197,18 @@ def leaves(records: Sequence[OrderedRecord], counts: Mapping[OutcomeClass, int])
 
 
 def with_parts(leaving: Mapping[str, int], counts: Counts) -> dict[str, int]:
-    """The increments with those of the parts of `duplicates`: these leave in proportion.
+    """The increments with those of the parts of `duplicates` and of `joined`: these leave in proportion.
 
-    Nobody knows which of the duplicates were conflicting; they are compared again.
+    Nobody knows which of the duplicates were conflicting, or which rows ambiguous; they are looked at again.
     """
-    leave, all_of_them = -leaving.get("duplicates", 0), counts.of("duplicates")
-    if not (leave and all_of_them):
-        return dict(leaving)
-    parts = {"conflicting": counts.conflicting, "not_compared": counts.not_compared}
-    lost = {name: -round(count * leave / all_of_them) for name, count in parts.items()}
+    parts: Mapping[OutcomeClass, Mapping[str, int]] = {
+        "duplicates": {"conflicting": counts.conflicting, "not_compared": counts.not_compared},
+        "joined": {"ambiguous": counts.ambiguous},
+    }
+    lost = {
+        name: -round(count * -leaving.get(whole, 0) / counts.of(whole))
+        for whole, of_it in parts.items()
+        for name, count in of_it.items()
+        if counts.of(whole)
+    }
     return {**leaving, **{name: less for name, less in lost.items() if less}}

@@ -137,6 +137,16 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         "Duplicates of which nobody knows whether their content is another one.",
         _of_counts(known, "not_compared"),
     )
+    yield _counter(
+        "ambiguous_rows",
+        "Rows that might have joined primary events of the same id and other content, when they joined.",
+        _of_counts(known, "ambiguous"),
+    )
+    yield _counter(
+        "reused_primary_records",
+        "Primary records with the id of another one and other content, so far as segments were merged.",
+        _of_counts(known, "reused_primaries"),
+    )
     yield gauge(
         "unread_files",
         "Log files that are there and can't be read, and nobody has acknowledged it.",
