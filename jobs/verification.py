@@ -101,10 +101,13 @@ def recover_now(pipeline: Pipeline, progress: Progress) -> dict[str, Recovered]:
 
 
 def reports_for_recovery(
-    pipeline: Pipeline, datacenters: Sequence[str], progress: Progress
+    pipeline: Pipeline, datacenters: Sequence[str], progress: Progress, window: Window | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Verify these datacenters; their reports, with all that recovery looks at. Raises as `verify`."""
-    report = verify(pipeline, datacenters, progress, pages=True)
+    """Verify these datacenters; their reports, with all that recovery looks at, in a window if there is one.
+
+    Raises as `verify`.
+    """
+    report = verify(pipeline, datacenters, progress, pages=True, window=window)
     return {name: one.as_dict() for name, one in report.datacenters.items()}
 
 

@@ -26,6 +26,7 @@ from photon.process.readable import counted
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
     from photon.upkeep.recovery import Recovered
+    from photon.verification.days import Window
 
 
 MOST_KINDS = 20  # more are not told: dead letters may have many reasons
@@ -37,6 +38,8 @@ MOST_KINDS = 20  # more are not told: dead letters may have many reasons
 @click.option("--recorded", is_flag=True, help="Take the newest stored reports, and verify nothing anew.")
 @dry_run_option
 @click.option("--dead-letters", is_flag=True, help="Dead letters alone: once what they failed on is mended.")
+@click.option("--event", "event_id", default="", help="What is missing of the event with this id alone.")
+@click.option("--day", help="What is missing of a UTC day of event times alone, such as 2026-01-31.")
 @click.option("--reason", default="", help="Of dead letters: only those whose reason has this text.")
 @json_option
 def recover(
@@ -45,33 +48,42 @@ def recover(
     recorded: bool,
     dry_run: bool,
     dead_letters: bool,
+    event_id: str,
+    day: str | None,
     reason: str,
     as_json: bool,
 ) -> None:
     """Verify PIPELINE, and have its dispatchers look again at what is missing or given up wrongly.
 
     Joins nothing by itself: it leaves work orders in state folders. A datacenter that runs takes them up
-    within a moment, another one at its next start. It may be run again, and beside joins.
+    within a moment, another one at its next start. It may be run again, and beside joins. With --event or
+    --day it verifies all the same, and orders what it finds of these alone.
     """
     with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
         from photon.upkeep.plans import carry_out
-        from photon.upkeep.recovery import RecoveryPlan
+        from photon.upkeep.recovery import RecoveryPlan, of_event
         from photon.verification.case_pages import remove_pages
+        from photon.verification.days import window_of
 
         names, retired = _acting(pipeline, chosen(pipeline, datacenter))
         if reason and not dead_letters:
             raise WrongUsage("--reason needs --dead-letters: nothing else has a reason")
         if recorded and dead_letters:
             raise WrongUsage("--recorded and --dead-letters: dead letters are in no report; leave one out")
+        if dead_letters and (event_id or day):
+            raise WrongUsage("--dead-letters with --event or --day: leave one out; --reason chooses letters")
+        if recorded and day:
+            raise WrongUsage("--recorded and --day: a stored report has no times; leave one out")
         if dead_letters:
             done = {
                 name: carry_out(partial(plan_recovery_of_letters, pipeline, name, reason), dry_run)
                 for name in names
             }
         else:
-            reports = _reports(pipeline, names, recorded)
-            done = carry_out(lambda: RecoveryPlan(pipeline, reports), dry_run)
+            reports = _reports(pipeline, names, recorded, window_of(day, None, None))
+            wanted = of_event(pipeline, reports, event_id) if event_id else reports
+            done = carry_out(lambda: RecoveryPlan(pipeline, wanted), dry_run)
             if dry_run and not recorded:
                 for name, report in reports.items():
                     remove_pages(pipeline, name, report)
@@ -88,7 +100,9 @@ def _acting(pipeline: Pipeline, names: list[str]) -> tuple[list[str], list[str]]
     return [name for name in names if name not in retired], [name for name in names if name in retired]
 
 
-def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[str, Mapping[str, Any]]:
+def _reports(
+    pipeline: Pipeline, names: list[str], recorded: bool, window: Window | None
+) -> Mapping[str, Mapping[str, Any]]:
     if recorded:
         from photon.verification.stored_reports import newest
 
@@ -104,7 +118,7 @@ def _reports(pipeline: Pipeline, names: list[str], recorded: bool) -> Mapping[st
 
     with showing_progress() as say:
         say("reading what there is to verify")
-        return reports_for_recovery(pipeline, names, say)
+        return reports_for_recovery(pipeline, names, say, window)
 
 
 def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -42,6 +42,8 @@ from photon.verification.report import WITHOUT_ROWS, Case
 MOST_WAITING_ORDERS = 100
 MOST_KINDS = 5  # that a mark names: dead letters may have many reasons
 NOT_HERE = "its state is not on this machine: recover where datacenter {} runs"
+
+Reports = Mapping[str, Mapping[str, Any]]  # `DatacenterReport.as_dict`, by datacenter
 
 
 @dataclass
@@ -176,6 +178,26 @@ def unknown_to(
 
 def _with_cases(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [finding for finding in (*report["violations"], *report["findings"]) if finding.get("cases")]
+
+
+def of_event(pipeline: Pipeline, reports: Reports, event_id: str) -> dict[str, dict[str, Any]]:
+    """The reports with what recovery looks at of one event, as if nothing else were found. LakeUnavailable.
+
+    They tell no release: what else is missing may still be.
+    """
+    found = {}
+    for name, report in reports.items():
+        cases: dict[str, list[Case]] = {}
+        for page in _pages(pipeline, name, report):
+            for kind, some in page:
+                cases.setdefault(kind, []).extend(case for case in some if case.event_id == event_id)
+        findings = [
+            {"kind": kind, "count": len(some), "cases": [asdict(case) for case in some]}
+            for kind, some in cases.items()
+            if some
+        ]
+        found[name] = {**report, "violations": findings, "findings": [], "release": None}
+    return found
 
 
 def _recover_one(

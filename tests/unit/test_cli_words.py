@@ -81,6 +81,8 @@ def test_an_unknown_datacenter_is_refused_with_those_that_there_are(pipeline_fil
         (["availability", "--minute", "2026-01-31T10:42", "--most", "0"], "--most"),
         (["recover", "--reason", "broken"], "--dead-letters"),
         (["recover", "--recorded", "--dead-letters"], "leave one out"),
+        (["recover", "--event", "c1", "--dead-letters"], "leave one out"),
+        (["recover", "--day", "2026-01-31", "--recorded"], "leave one out"),
         (["backfill", "-d", "east", "--day", "2026-01-31", "--rebuild", "--wait"], "--wait"),
     ],
 )

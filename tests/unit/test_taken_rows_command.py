@@ -1,0 +1,85 @@
+"""Rows that others took, by the commands: joined again one by one or by days, or acknowledged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.support.commands import photon
+
+pytestmark = pytest.mark.server
+
+PIPELINE = """
+name: searches
+datacenters: {east: {logs: logs}}
+primary: {files: "queries.csv", format: csv, id: query, time: at}
+foreign: {files: "clicks.csv", format: csv, id: click, key: query, time: at}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    """Three clicks of two days were joined, and others took the rows of c1 and c3."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "queries.csv").write_text("query,at\nq1,1700000000\nq2,1700086400\n")
+    (tmp_path / "logs" / "clicks.csv").write_text(
+        "click,query,at\nc1,q1,1700000001\nc2,q1,1700000002\nc3,q2,1700086401\n"
+    )
+    file = tmp_path / "p.yaml"
+    file.write_text(PIPELINE)
+    join(file)
+    DeltaTable(tmp_path / "lake" / "east" / "joined_events").delete("_event_id in ('c1', 'c3')")
+    return file
+
+
+def join(file: Path) -> None:
+    done = photon("join", file, "--complete", "--engine", "local")
+    assert done.exit_code == 0, done.output
+
+
+def told(*words: str | Path) -> Any:
+    done = photon(*words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def joined(file: Path) -> list[str]:
+    table = DeltaTable(file.parent / "lake" / "east" / "joined_events").to_pyarrow_table()
+    return sorted(table["_event_id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("words", "back"),
+    [
+        (["--event", "c1"], ["c1", "c2"]),
+        (["--event", "c2"], ["c2"]),
+        (["--day", "2023-11-15"], ["c2", "c3"]),
+        (["--day", "2023-11-16"], ["c2"]),
+        ([], ["c1", "c2", "c3"]),
+    ],
+)
+def test_recovery_looks_at_what_it_is_asked_for_alone(
+    pipeline: Path, words: list[str], back: list[str]
+) -> None:
+    ordered = told("recover", pipeline, *words)["datacenters"]["east"]["ordered"]
+    assert ordered == len(back) - 1
+    join(pipeline)
+    assert joined(pipeline) == back
+
+
+def test_what_is_acknowledged_stays_away_and_all_is_verified(pipeline: Path) -> None:
+    assert photon("verify", pipeline).exit_code == 1
+    assert told("acknowledge", pipeline, "east", "--rows", "--dry-run")["rows"] == 2
+    done = told("acknowledge", pipeline, "east", "--rows")
+    assert (done["rows"], done["is_open"]) == (2, False)
+    assert ["joined_events: rows were changed by others" in one for one in done["ended"]] == [True]
+    assert told("verify", pipeline)["east"]["joined"] == 3
+    told("recover", pipeline)
+    with (pipeline.parent / "logs" / "clicks.csv").open("a") as log:
+        log.write("c1,q1,1700000001\n")
+    join(pipeline)
+    assert joined(pipeline) == ["c2"]
