@@ -57,7 +57,8 @@ def lines_of(release: Release) -> list[str]:
     """A release for people, with what it shows first."""
     from photon.process.clock import in_utc
 
-    said = [f"  {note}" for note in [*release.unread_sentences(), *release.notes]]
+    found = (*release.unread_sentences(), *release.foreign_sentences(), *release.notes)
+    said = [f"  {one}" for one in found]
     if (up_to_us := release.unmatched_up_to_us) is not None:
         said = [f"  unmatched primaries are there up to {in_utc(up_to_us, 'seconds')}", *said]
     return [f"{release.sentence()}: {counted(release.rows, 'row')}", *said]
@@ -71,6 +72,9 @@ def described(releases: Sequence[Release]) -> list[dict[str, object]]:
     rows = [release_row(release) for release in releases]
     times = {"made_at", "complete_up_to", "mostly_up_to", "unmatched_up_to"}
     return [
-        {name: in_iso(at) if name in times and isinstance(at, int) else at for name, at in row.items()}
-        for row in rows
+        {
+            **{name: in_iso(at) if name in times and isinstance(at, int) else at for name, at in row.items()},
+            "changed_by_others": release.foreign_sentences(),
+        }
+        for release, row in zip(releases, rows, strict=True)
     ]

@@ -118,7 +118,7 @@ def sql(
         pipeline = load_pipeline(pipeline_file)
         opened = open_release(pipeline, number if number is not None else as_of or "latest")
         log.info("%s", opened.release.sentence())
-        for said in opened.release.unread_sentences():
+        for said in (*opened.release.unread_sentences(), *opened.release.foreign_sentences()):
             log.warning("%s", said)
         session = Session(duckdb_of(opened, [file]), form, file, prints=output is None)
         if query is not None:

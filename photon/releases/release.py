@@ -193,6 +193,12 @@ class Release:
             if part.unread
         ]
 
+    def foreign_sentences(self) -> list[str]:
+        """Say what others had done to tables by then, and nobody had decided on (E11)."""
+        return [
+            f"{name}: {one.sentence}" for name, part in sorted(self.parts.items()) for one in part.foreign
+        ]
+
     @property
     def complete_up_to_us(self) -> int | None:
         """The event time before which every record that had come is decided, its row among these; or None.

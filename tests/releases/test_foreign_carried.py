@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from photon.cli.releases import described, lines_of
 from photon.releases import making
 from photon.releases.making import Counted, Sight, next_release
 from photon.releases.release import Part, Place, Release, Statement, decode_release, encode_release
@@ -72,3 +73,13 @@ def test_without_the_rule_a_verification_of_before_ends_it(
 def test_commits_without_rows_make_a_release_before_they_are_too_many_to_look_at() -> None:
     assert made(replace(EAST, looked={"joined_events": Commit(10, "d")})) is None
     assert made(replace(EAST, looked={"joined_events": Commit(501, "d")})) is not None
+
+
+def test_each_release_that_carries_it_says_so(carried: Release) -> None:
+    release = made(replace(carried.parts["east"], rows=11), carried)
+    assert release is not None
+    for one in (carried, release):
+        (said,) = one.foreign_sentences()
+        assert said.startswith("east: joined_events: rows were changed by others: DELETE in version 9")
+        assert any(said in line for line in lines_of(one))
+        assert described([one])[0]["changed_by_others"] == [said]

@@ -83,3 +83,16 @@ def test_what_is_acknowledged_stays_away_and_all_is_verified(pipeline: Path) -> 
         log.write("c1,q1,1700000001\n")
     join(pipeline)
     assert joined(pipeline) == ["c2"]
+
+
+def test_a_query_says_that_others_took_rows(pipeline: Path) -> None:
+    with (pipeline.parent / "logs" / "clicks.csv").open("a") as log:
+        log.write("c4,q2,1700086402\n")
+    join(pipeline)
+    for _ in range(2):
+        done = photon("sql", "SELECT count(*) AS n FROM joined", pipeline, "--format", "json")
+        assert json.loads(done.stdout) == [{"n": 2}]
+        assert "east: joined_events: rows were changed by others: DELETE in version" in done.stderr
+    told("acknowledge", pipeline, "east", "--rows")
+    join(pipeline)
+    assert "changed by others" not in photon("sql", "FROM joined", pipeline).stderr
