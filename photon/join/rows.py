@@ -13,7 +13,6 @@ from photon.adapters import ROW_COLUMNS
 from photon.join.messages import TaskContext
 from photon.join.records import Ints, Records, occurrence_texts
 from photon.logs.files import LogFile
-from photon.logs.formats.utf16 import narrow
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS
 from photon.process.clock import Clock
 from photon.state.outcomes import Verdict, Verdicts
@@ -71,7 +70,7 @@ def dead_letters_from_records(records: Records, verdicts: Verdicts, context: Tas
         "path": [records.files[number].path for number in records.file_numbers[rows].tolist()],
         "length_bytes": pc.binary_length(raws).cast(pa.int64()),
         "reason": [verdicts.notes[row] for row in rows.tolist()],
-        "raw": pc.binary_slice(_in_utf8(raws, records, rows), 0, DEAD_LETTER_RAW_BYTES),
+        "raw": pc.binary_slice(raws, 0, DEAD_LETTER_RAW_BYTES),
         "event_id": records.of("_id", rows),
         "key": records.of("_key", rows),
     }
@@ -122,18 +121,9 @@ def _rows_of(records: Records, rows: Ints, context: TaskContext) -> pa.Table:
         "key": records.of("_key", rows),
         "event_time": records.times_us[rows],
         "header": [records.files[number].header for number in records.file_numbers[rows].tolist()],
-        "raw": _in_utf8(records.of("_raw", rows), records, rows),
+        "raw": records.of("_raw", rows),
     }
     return _stamped(records.occurrences(rows), columns, UNJOINED_COLUMNS, context)
-
-
-def _in_utf8(raws: pa.Array, records: Records, rows: Ints) -> pa.Array:
-    """These records as tables show them: those of UTF-16 files in UTF-8."""
-    is_utf16 = [bool(records.files[n].utf16_mark) for n in records.file_numbers[rows].tolist()]
-    if not any(is_utf16):
-        return raws
-    pairs = zip(raws.to_pylist(), is_utf16, strict=True)
-    return pa.array([narrow(raw) if raw and wide else raw for raw, wide in pairs], pa.binary())
 
 
 def _stamped(

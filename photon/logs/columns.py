@@ -241,7 +241,7 @@ def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Location, li
     if dialect is None or dialect.names:
         return
     for datacenter in pipeline.datacenters.values():
-        folder = log_folder(datacenter.logs, log.encoding)
+        folder = log_folder(datacenter.logs)
         found = folder.watch(log.files).scan(whole=True).files
         newest = sorted(found, key=lambda file: -file.modified_ns)
         for file in newest[:_NEWEST]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass
+
+from photon.pipeline.location import Location
 
 LOOKED_AT_BYTES = 2**16
 _LOOKED_AT_FOR_UTF16 = 64
@@ -20,6 +23,10 @@ _OTHER_COMPRESSIONS = {
     b"BZh91AY&SY": "bzip2",
     b"PK\x03\x04": "zip",
 }
+_TO_UTF8 = (
+    "convert it when nobody writes it any more, for iconv converts no growing file: "
+    "`iconv -f {} -t UTF-8 FILE > FILE.utf-8 && mv FILE.utf-8 FILE`"
+)
 _BEGINS_A_VALUE = re.compile(r"[\[{]\s*(\n|$)|\[\s*\{")
 
 
@@ -28,7 +35,14 @@ class Odd:
     """The words behind a file's name, such as `is UTF-16`; and what to do, in the imperative."""
 
     what: str
-    remedy: str
+    remedy: str  # FILE in it is the file's name without the ending of gzip
+
+    def remedy_for(self, place: Location) -> str:
+        """The remedy, with the file's name in its command."""
+        path = str(place)
+        plain = path.removesuffix(".gz")
+        unpacks = f"`gunzip {shlex.quote(path)} && iconv" if path != plain else "`iconv"
+        return self.remedy.replace("`iconv", unpacks).replace("FILE", shlex.quote(plain))
 
 
 def no_text(data: bytes) -> Odd | None:
@@ -39,15 +53,8 @@ def no_text(data: bytes) -> Odd | None:
         if data.startswith(magic):
             return Odd(f"is compressed by {kind}, which is not read", "decompress it, or compress it by gzip")
     if encoding := _utf16(data[:_LOOKED_AT_FOR_UTF16]):
-        return Odd("is UTF-16", f"convert it to UTF-8, for example by `iconv -f {encoding} -t UTF-8`")
+        return Odd("is UTF-16", _TO_UTF8.format(encoding))
     return None
-
-
-def may_be_utf16(data: bytes, odd: Odd) -> Odd:
-    """The same of a file of CSV or TSV: its log's settings may say that it is UTF-16."""
-    if not data.startswith(_UTF16_MARKS):
-        return odd
-    return Odd(odd.what, f"set `encoding: utf-16` of its log, or {odd.remedy}")
 
 
 def _utf16(data: bytes) -> str | None:

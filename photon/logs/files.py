@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from photon.logs.formats.utf16 import mark_of, stored_bytes
-
 Side = Literal["primary", "foreign"]
 Stretches = Sequence[tuple[int, int]]  # bytes from the first number to before the second
 
@@ -26,7 +24,7 @@ class LogFile:
     inode: int
     compressed: bool
     # The header line of CSV and TSV without its newline, empty for JSON lines; and behind a newline those
-    # within the file that change the order of its columns. Before all that the byte order mark of UTF-16.
+    # within the file that change the order of its columns.
     header: bytes
     header_bytes: int  # where the records begin: length of the header line with its newline, or 0
     head_bytes: int  # how many bytes from `header_bytes` on `head_hash` covers: at least one record
@@ -35,21 +33,12 @@ class LogFile:
     @property
     def first_header(self) -> bytes:
         """The header line that the file begins with."""
-        return self.header.partition(b"\n")[0].removeprefix(self.utf16_mark)
-
-    @property
-    def utf16_mark(self) -> bytes:
-        """The byte order mark of a UTF-16 file; empty for others. Its offsets are those of `Utf16Text`."""
-        return mark_of(self.header)
+        return self.header.partition(b"\n")[0]
 
     @property
     def later_headers(self) -> bytes:
         """Header lines within the file that change the order of its columns (`photon.logs.later_headers`)."""
         return self.header.partition(b"\n")[2]
-
-    def stored_bytes(self, at_bytes: int) -> int:
-        """Where an offset is in the file as it is stored, if it is not compressed."""
-        return stored_bytes(at_bytes) if self.utf16_mark else at_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from photon.logs.files import LogFile, Stretches, TrackedFile
 from photon.logs.source import READING, Source, StoredBytes, open_bytes, open_source
 from photon.logs.tailing.rotation import may_be_rotated
 from photon.pipeline.location import Location
-from photon.pipeline.values import Encoding
 
 MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for one that is not in its folder
 
@@ -93,8 +92,8 @@ class LocalLogs:
 
     is_immutable = False
 
-    def __init__(self, folder: Path, encoding: Encoding = "utf-8") -> None:
-        self._folder, self._encoding = folder, encoding
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def watch(self, pattern: str) -> Watch:
         return LocalWatch(self._folder, pattern)
@@ -109,13 +108,13 @@ class LocalLogs:
         return {path: found for path in paths if (found := stat_file(self._folder, path)) is not None}
 
     def open(self, found: FoundFile) -> AbstractContextManager[Source]:
-        return open_source(self._folder / found.path, found.compressed, found.inode, self._encoding)
+        return open_source(self._folder / found.path, found.compressed, found.inode)
 
     def open_stored(self, found: FoundFile) -> AbstractContextManager[StoredBytes]:
         return open_bytes(self._folder / found.path, found.inode)
 
     def open_at(self, path: str, file: LogFile) -> AbstractContextManager[Source]:
-        return open_source(self._folder / path, path.endswith(".gz"), utf16_mark=file.utf16_mark)
+        return open_source(self._folder / path, path.endswith(".gz"))
 
     def candidates(self, file: LogFile) -> Iterator[str]:
         """There, else rotated within the folder (protocol D6), else moved within the logs folder.
@@ -215,7 +214,7 @@ def _read_in_place(folder: str, file: LogFile, stretches: Stretches) -> list[byt
     Takes a third of the time of `read_stretches` (12 us of 40), which counts with thousands of files. Another
     file with a used inode does no harm: ids are compared.
     """
-    if file.compressed or file.utf16_mark:
+    if file.compressed:
         return None
     try:
         descriptor = os.open(f"{folder}/{file.path}", READING)
@@ -238,10 +237,10 @@ def watch_of(location: Location, pattern: str) -> Watch:
     return log_folder(location).watch(pattern)
 
 
-def log_folder(location: Location, encoding: Encoding = "utf-8") -> LogFolder:
-    """The logs below a location; `encoding`: of the files that it opens as they were found."""
+def log_folder(location: Location) -> LogFolder:
+    """The logs below a location."""
     if isinstance(location, Path):
-        return LocalLogs(location, encoding)
+        return LocalLogs(location)
     from photon.logs.on_s3.objects import ObjectLogs  # only who uses S3 waits for its libraries
 
-    return ObjectLogs(location, encoding)
+    return ObjectLogs(location)

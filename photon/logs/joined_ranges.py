@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from photon.logs.files import ByteRange, LogFile
-from photon.logs.formats.dialect import Dialect, is_utf16, narrowed
+from photon.logs.formats.dialect import Dialect
 from photon.logs.formats.lines import Lines, cut, split_lines
 from photon.logs.formats.records import RecordRules
 from photon.logs.later_headers import in_first_order, later_headers
@@ -43,12 +43,6 @@ class JoinedRanges:
         )
         before = [line for headers in noted for at, line in headers if at <= self.offsets[row]]
         return before[-1] if before else None
-
-    def in_utf8(self, dialect: Dialect | None) -> JoinedRanges:
-        """The same records, those of UTF-16 in UTF-8; their offsets and lengths stay."""
-        if not is_utf16(dialect):
-            return self
-        return replace(self, lines=replace(self.lines, raws=narrowed(self.lines.raws, dialect), data=None))
 
     def in_first_order(self, dialect: Dialect | None) -> JoinedRanges:
         """The same records, each in the order of columns that its file begins with."""

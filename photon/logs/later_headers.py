@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from photon.logs.files import LogFile
 from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, header_names, own_names
-from photon.logs.formats.utf16 import line_end_of, narrow, widen
 
 Ints = npt.NDArray[np.int64]
 Headers = Sequence[tuple[int, bytes]]  # where each begins in the file, in their order
@@ -79,9 +78,6 @@ def in_first_order(
 
 def _in_order(raw: bytes, order: Sequence[int], dialect: Dialect) -> bytes:
     """The values of a record in another order; if they can't be told, no record: it has no delimiters."""
-    if dialect.encoding == "utf-16" and (plain := narrow(raw)) != raw:
-        text = _in_order(plain, order, dialect).decode("utf-8", "surrogatepass")
-        return widen(text) + line_end_of(raw)
     delimiter = dialect.delimiter.encode()
     mark = BYTE_ORDER_MARK if raw.startswith(BYTE_ORDER_MARK) else b""
     values, at = list[bytes](), len(mark)

@@ -20,8 +20,6 @@ from photon.logs.formats.dialect import (
     Dialect,
     dialect_of,
     header_names,
-    is_utf16,
-    narrowed,
     own_names,
     utf8,
 )
@@ -152,7 +150,6 @@ def _parsed(
 ) -> ParsedRange:
     """The events among these records. GoesOn if they are only lines, and some may go on over the next one."""
     dialect = dialect_of(log)
-    as_read, joined = joined, joined.in_utf8(dialect)  # events keep the bytes that their lengths count
     lines = joined.lines
     rows = np.flatnonzero(~(joined.is_rest | _is_nothing(lines.raws, dialect)))
     is_header, is_misnamed = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
@@ -165,11 +162,11 @@ def _parsed(
     failures.update(dict.fromkeys(rows[is_misnamed & ~is_long].tolist(), OTHER_ORDER))
     rows = rows[~(is_long | is_header | is_misnamed)]
     not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
-    failures.update(dict.fromkeys(not_text.tolist(), "not UTF-16" if is_utf16(dialect) else "not UTF-8"))
+    failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
     if are_lines and failures:
         raise GoesOn  # one of them may be the beginning of a longer record
     rows = np.setdiff1d(rows, not_text, assume_unique=True)
-    of_events = as_read.in_first_order(dialect)
+    of_events = joined.in_first_order(dialect)
     lines = of_events.lines
     data = lines.data if len(rows) == len(lines.raws) else None
     events, bad = _parse_rows(_take(lines.raws, rows), file, log, data, are_lines)
@@ -193,7 +190,6 @@ def parse_combined(raws: pa.Array, file: LogFile, log: Log, *wanted: Sequence[st
     The lines are from files with the header of `file`.
     """
     rows = np.arange(len(raws))
-    raws = narrowed(raws, dialect_of(log))
     if _is_utf8(dialect_of(log)):
         texts = np.setdiff1d(rows, _not_utf8(raws, rows), assume_unique=True)
     else:

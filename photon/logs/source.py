@@ -10,21 +10,18 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
 
-import numpy as np
-
 from photon.errors import UserError
 from photon.logs.discovery import FileProblem, reason_of
-from photon.logs.file_kinds import Odd, may_be_utf16, no_text
+from photon.logs.file_kinds import Odd, no_text
 from photon.logs.files import LogFile, TrackedFile
-from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, is_utf16, is_zeek_header
-from photon.logs.formats.utf16 import MARK_BYTES, MARKS, STORED_BYTES, TEXT_BYTES, widened
+from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
 from photon.logs.gzips import CompressedBytes, CorruptGzip, NotClosedYet, index_of
-from photon.pipeline.values import Encoding
+from photon.pipeline.location import Location
 
 # A pipe may have taken a file's place: opening one waits for its writer, for ever.
 READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -36,10 +33,6 @@ _ZEROS = bytes(256)
 _WRITTEN_STEP_BYTES = 2**20
 LEAST_RETURNS = 2  # without a line feed: lines that end with CR alone; one may be the first half of CR LF
 
-NO_UTF16_MARK = Odd(
-    "does not begin with UTF-16's byte order mark, as `encoding: utf-16` expects",
-    "convert it by `iconv -t UTF-16`, with -f and its own encoding, or leave `encoding` out if it is UTF-8",
-)
 UNREADABLE = (OSError, NotClosedYet, CorruptGzip)  # opening and reading a log file may raise these
 
 
@@ -119,21 +112,6 @@ class _GzipSource:
         return self._index.read(self._stored, start_bytes, length_bytes)
 
 
-class Utf16Text:
-    """The text of an open file."""
-
-    def __init__(self, source: Source, mark: bytes) -> None:
-        self._source, self.mark = source, mark
-        self.is_certain = source.is_certain
-
-    def read(self, start_bytes: int, length_bytes: int) -> bytes:
-        first, skipped = divmod(start_bytes, TEXT_BYTES)
-        after = -(-(start_bytes + length_bytes) // TEXT_BYTES)
-        data = self._source.read(first * STORED_BYTES, (after - first) * STORED_BYTES)
-        units = np.frombuffer(data, MARKS[self.mark], len(data) // STORED_BYTES)
-        return widened(units)[skipped : skipped + length_bytes]
-
-
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """The first bytes of a file whose writer made it longer than what it has written."""
@@ -164,20 +142,9 @@ def written_bytes(source: Source, size_bytes: int, known_bytes: int = 0) -> int:
     return size_bytes
 
 
-def utf16_text(source: Source) -> Source:
-    """The text of a file that begins with a byte order mark; another file is as it is stored."""
-    mark = source.read(0, MARK_BYTES)
-    return Utf16Text(source, mark) if mark in MARKS else source
-
-
-def source_of(
-    stored: StoredBytes, compressed: bool, encoding: Encoding = "utf-8", utf16_mark: bytes = b""
-) -> Source:
-    """A log file by its decompressed bytes; by its text, if it is to be UTF-16 or known to be."""
-    source: Source = _GzipSource(stored) if compressed else stored
-    if utf16_mark:
-        return Utf16Text(source, utf16_mark)
-    return utf16_text(source) if encoding == "utf-16" else source
+def source_of(stored: StoredBytes, compressed: bool) -> Source:
+    """A log file by its decompressed bytes."""
+    return _GzipSource(stored) if compressed else stored
 
 
 @contextmanager
@@ -198,43 +165,14 @@ def open_bytes(path: Path, inode: int | None = None) -> Iterator[FileBytes]:
 
 
 @contextmanager
-def open_source(
-    path: Path,
-    compressed: bool,
-    inode: int | None = None,
-    encoding: Encoding = "utf-8",
-    utf16_mark: bytes = b"",
-) -> Iterator[Source]:
+def open_source(path: Path, compressed: bool, inode: int | None = None) -> Iterator[Source]:
     """Open a log file of this machine as `open_bytes` does; NotClosedYet or CorruptGzip on reading."""
     with open_bytes(path, inode) as stored:
-        yield source_of(stored, compressed, encoding, utf16_mark)
+        yield source_of(stored, compressed)
 
 
 def read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
     """How a file begins; it has no head before its first record is whole, or with `final` begins."""
-    if dialect is not None and is_utf16(dialect):
-        return _read_utf16_head(source, dialect, line_limit_bytes, final)
-    return _read_head(source, dialect, line_limit_bytes, final)
-
-
-def why_not_read(head: HeadResult, line_limit_bytes: int) -> str | None:
-    """Why a file that begins so is no log, for people; None: it is one, or may become one."""
-    if isinstance(head, Odd):
-        return f"it {head.what}; {head.remedy}"
-    if head == "header too long":
-        return f"its header line is longer than {line_limit_bytes} bytes (limits.line)"
-    return "its lines end with CR alone; expected LF or CR LF" if head == "ends with CR" else None
-
-
-def _read_utf16_head(source: Source, dialect: Dialect, line_limit_bytes: int, final: bool) -> HeadResult:
-    """The same of a file that is to be UTF-16: its header begins with the byte order mark."""
-    if not isinstance(source, Utf16Text):
-        return NO_UTF16_MARK if len(source.read(0, MARK_BYTES)) == MARK_BYTES else "no record yet"
-    found = _read_head(source, dialect, line_limit_bytes, final)
-    return replace(found, header=source.mark + found.header) if isinstance(found, Head) else found
-
-
-def _read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
     result = head_of(source.read(0, _FIRST_READ_BYTES), dialect, line_limit_bytes, final)
     if isinstance(result, Head) and not final:
         return result
@@ -242,12 +180,21 @@ def _read_head(source: Source, dialect: Dialect | None, line_limit_bytes: int, f
     return head_of(data, dialect, line_limit_bytes, final)
 
 
+def why_not_read(place: Location, head: HeadResult, line_limit_bytes: int) -> str | None:
+    """Why a file that begins so is no log, for people; None: it is one, or may become one."""
+    if isinstance(head, Odd):
+        return f"it {head.what}; {head.remedy_for(place)}"
+    if head == "header too long":
+        return f"its header line is longer than {line_limit_bytes} bytes (limits.line)"
+    return "its lines end with CR alone; expected LF or CR LF" if head == "ends with CR" else None
+
+
 def head_of(data: bytes, dialect: Dialect | None, line_limit_bytes: int, final: bool) -> HeadResult:
     """Read a file's head from its first bytes; `dialect` is None for JSON lines."""
     start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     header = b""
     if odd := no_text(data):
-        return odd if dialect is None else may_be_utf16(data, odd)
+        return odd
     if b"\n" not in data and data.count(b"\r") >= LEAST_RETURNS:
         return "ends with CR"
     if dialect is not None and not dialect.names:

@@ -240,7 +240,7 @@ Format = Annotated[
         "csv, tsv, jsonl, or module:Class of a format of your own",
     ),
 ]
-Encoding = Literal["utf-8", "latin-1", "cp1252", "utf-16"]
+Encoding = Literal["utf-8", "latin-1", "cp1252"]
 ONE_BYTE_ENCODINGS: frozenset[Encoding] = frozenset({"latin-1", "cp1252"})  # each byte is a character
 Delimiter = Annotated[
     str, _must(_is_delimiting, "one ASCII character that is no line end, such as ';' or \"\\t\"")

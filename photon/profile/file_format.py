@@ -10,13 +10,12 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from photon.logs.file_kinds import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
 from photon.logs.formats.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
 from photon.logs.formats.json_lines import decode_record
-from photon.logs.formats.utf16 import narrow
 from photon.pipeline.values import Encoding, OwnFormat
 from photon.profile.column_names import numbered
 
@@ -58,13 +57,8 @@ class FileFormat:
         return " with ".join([self.format, *([", ".join(more)] if more else [])])
 
 
-def format_of(data: bytes, is_cut: bool, is_utf16: bool = False) -> FileFormat | Odd:
-    """How a file that begins so is written; else what it is instead. `is_cut`: it goes on.
-
-    `is_utf16`: these bytes are the text of a UTF-16 file, as `photon.logs.formats.utf16` has it.
-    """
-    if is_utf16:
-        return _in_utf16(format_of(b"\n".join(map(narrow, data.split(b"\n"))), is_cut))
+def format_of(data: bytes, is_cut: bool) -> FileFormat | Odd:
+    """How a file that begins so is written; else what it is instead. `is_cut`: it goes on."""
     encoding, head = _encoding_of(data), data[:LOOKED_AT_BYTES]
     is_cut = is_cut or len(head) < len(data)
     if odd := no_text(head):
@@ -90,21 +84,13 @@ def format_of(data: bytes, is_cut: bool, is_utf16: bool = False) -> FileFormat |
 def format_of_both(some: FileFormat, other: FileFormat) -> FileFormat | None:
     """The settings that hold for both files; None: no settings do."""
     same = (some.format, some.delimiter, some.header) == (other.format, other.delimiter, other.header)
-    is_either = "utf-16" in (some.encoding, other.encoding) and some.encoding != other.encoding
-    if is_either or not same or (some.quote or '"') != (other.quote or '"'):
+    if not same or (some.quote or '"') != (other.quote or '"'):
         return None
     encodings = {some.encoding, other.encoding} - {"utf-8"}
     return FileFormat(
         some.format, some.delimiter, some.quote or other.quote, some.escape or other.escape, some.header,
         some.comment or other.comment, min(encodings, default="utf-8"),
     )  # fmt: skip
-
-
-def _in_utf16(found: FileFormat | Odd) -> FileFormat | Odd:
-    """Describe a UTF-16 file by its text."""
-    if isinstance(found, Odd) or found.format != "jsonl":
-        return found if isinstance(found, Odd) else replace(found, encoding="utf-16")
-    return Odd("is JSON lines in UTF-16", "convert it to UTF-8, for example by `iconv -f UTF-16 -t UTF-8`")
 
 
 def _encoding_of(data: bytes) -> Encoding:

@@ -7,7 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -20,12 +20,11 @@ from photon.logs.columns import ONE_NAME_EACH
 from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
 from photon.logs.file_kinds import Odd
 from photon.logs.files import LogFile, Side
-from photon.logs.formats.dialect import dialect_of, header_names, narrowed
+from photon.logs.formats.dialect import dialect_of, header_names
 from photon.logs.formats.records import record_rules
-from photon.logs.formats.utf16 import text_bytes
 from photon.logs.gzips import CorruptGzip, NotClosedYet
 from photon.logs.parse import parse_combined
-from photon.logs.source import Head, Utf16Text, head_of, open_source
+from photon.logs.source import Head, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
 from photon.profile.file_format import FileFormat, format_of, format_of_both
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
@@ -118,26 +117,22 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
         found[i * len(found) // min(len(found), SAMPLE_FILES)] for i in range(min(len(found), SAMPLE_FILES))
     ]
     each_bytes = max(2**16, sample_bytes // len(chosen))
-    heads, passed_over = list[tuple[FoundFile, bytes, list[Piece], bool]](), list[str]()
+    heads, passed_over = list[tuple[FoundFile, list[Piece], bool]](), list[str]()
     for file in chosen:
         try:
-            with open_source(where.logs / file.path, file.compressed, encoding="utf-16") as source:
-                mark, size_bytes = b"", file.size_bytes
-                if isinstance(source, Utf16Text):  # as its byte order mark says
-                    mark, size_bytes = source.mark, text_bytes(size_bytes)
-                file = replace(file, size_bytes=size_bytes)
-                heads.append((file, mark, *pieces_of(source, file, each_bytes)))
+            with open_source(where.logs / file.path, file.compressed) as source:
+                heads.append((file, *pieces_of(source, file, each_bytes)))
         except (NotClosedYet, CorruptGzip) as error:
             passed_over.append(f"{file.path}: {str(error) or 'a gzip file that ends early'}")
         except OSError as error:
             passed_over.append(f"{file.path}: {reason_of(error)}")
-    heads = [each for each in heads if each[2][0].data.strip()]
+    heads = [each for each in heads if each[1][0].data.strip()]
     if not heads:
         why = "; ".join(passed_over) or "all of them are empty"
         raise CannotPropose(f"{side}: none of the {len(found)} files of {_shown(where)} can be used: {why}")
     seen = {
-        file.path: format_of(b"".join(piece.data for piece in pieces), not is_whole, bool(mark))
-        for file, mark, pieces, is_whole in heads
+        file.path: format_of(b"".join(piece.data for piece in pieces), not is_whole)
+        for file, pieces, is_whole in heads
     }
     file_format = _one_of(side, where, seen)
     files = [_sampled(number, side, *head, file_format) for number, head in enumerate(heads)]
@@ -197,7 +192,7 @@ def _one_of(side: Side, where: Where, by_path: dict[str, FileFormat | Odd]) -> F
             raise CannotPropose(
                 f"{side}: {where.logs / path} {found.what}; expected JSON lines, CSV or TSV. "
                 f"Where it is not meant, give a glob that leaves it out, such as 'clicks/**/*.jsonl'; "
-                f"else {found.remedy}"
+                f"else {found.remedy_for(where.logs / path)}"
             )
         both = found if all_of_them is None else format_of_both(all_of_them, found)
         if both is None:
@@ -225,7 +220,6 @@ def _sampled(
     number: int,
     side: Side,
     found: FoundFile,
-    utf16_mark: bytes,
     pieces: Sequence[Piece],
     is_whole: bool,
     file_format: FileFormat,
@@ -235,7 +229,7 @@ def _sampled(
         return None
     file = LogFile(
         number, side, found.path, found.inode, found.compressed,
-        utf16_mark + head.header, head.header_bytes, head.head_bytes, head.head_hash,
+        head.header, head.header_bytes, head.head_bytes, head.head_hash,
     )  # fmt: skip
     first = Piece(head.header_bytes, pieces[0].data[head.header_bytes :])
     rules = record_rules(_log_of(file_format, "-"), file.header, LINE_LIMIT_BYTES)
@@ -324,7 +318,6 @@ def _texts(sampled: SampledFile, file_format: FileFormat, names: Sequence[str]) 
     raws = pa.concat_arrays([raws_of(piece, rules) for piece in sampled.pieces])
     if sampled.file.first_header:
         raws = raws.filter(pc.not_equal(raws, sampled.file.first_header))
-    raws = narrowed(raws, dialect_of(log))
     if log.comment:
         raws = raws.filter(pc.invert(pc.starts_with(raws, log.comment)))
     header = _header_of(sampled.file, file_format) if file_format.format != "jsonl" else names

@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 from photon.dispatcher.refusals import refuse_missing_datacenters
 from photon.join.adapting import fingerprint
 from photon.logs.files import Side, TrackedFile
-from photon.logs.formats.utf16 import text_bytes
 from photon.logs.ranges import PIECE_BYTES, Stretch, stretches_of
 from photon.logs.source import open_bytes, written_bytes
 from photon.pipeline.file import Pipeline
@@ -352,10 +351,8 @@ def _size_bytes(tracked: TrackedFile, logs: Location) -> int:
         return tracked.size_bytes
     try:
         with open_bytes(logs / tracked.file.path) as source:
-            size_bytes = source.version()[0]
-            if tracked.file.utf16_mark:
-                return max(tracked.size_bytes, text_bytes(size_bytes))
-            return max(tracked.size_bytes, written_bytes(source, size_bytes, tracked.offset_bytes))
+            written = written_bytes(source, source.version()[0], tracked.offset_bytes)
+            return max(tracked.size_bytes, written)
     except OSError:
         return tracked.size_bytes
 

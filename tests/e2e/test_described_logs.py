@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import random
 from collections.abc import Sequence
@@ -204,43 +202,3 @@ def test_connections_and_requests_of_zeek_with_its_comment_lines(tmp_path: Path)
 
 def zeek_time(us: int) -> str:
     return f"{us // 10**6}.{us % 10**6:06}"
-
-
-def test_unicode_text_of_a_spreadsheet_in_both_byte_orders(tmp_path: Path) -> None:
-    """DuckDB gives the same rows from the same text in UTF-8."""
-    chance = random.Random(SEED)
-    notes = ["", "ਊ ઊ Ċ", 'said "so"\nand went', "tab\tin it", "😀𐨊", "∊∢Ⱬ"]
-    texts: dict[str, list[list[str]]] = {
-        "Orders": [["Order", "Placed", "Quantity", "ਨਾਮ"]],
-        "Returns": [["Return", "Order", "Received", "Why"]],
-    }
-    for number in range(400):
-        order, moment = f"B-{20_000 + number}", BEGIN + timedelta(minutes=7 * number)
-        texts["Orders"].append([order, moment.isoformat(), str(number % 9 + 1), chance.choice(notes)])
-        if number % 3 == 0:
-            later = moment + timedelta(days=number % 20)
-            why = chance.choice(notes)
-            texts["Returns"].append([f"R-{5_000 + number}", order, later.isoformat(), why])
-    (tmp_path / "logs").mkdir()
-    for (name, rows), mark, encoding in zip(
-        texts.items(), (b"\xff\xfe", b"\xfe\xff"), ("utf-16-le", "utf-16-be"), strict=True
-    ):
-        out = io.StringIO()
-        csv.writer(out, delimiter="\t", lineterminator="\r\n", quoting=csv.QUOTE_ALL).writerows(rows)
-        (tmp_path / f"{name}.tsv").write_bytes(out.getvalue().encode())
-        (tmp_path / "logs" / f"{name}.tsv").write_bytes(mark + out.getvalue().encode(encoding))
-    told, rows = described_and_joined(tmp_path, "Orders.tsv", "Returns.tsv")
-    assert ids_of(told) == [["Order"], ["Order"], ["Return"]]
-    assert told["trial"]["foreign"]["dead_letters"] == told["trial"]["primary"]["dead_letters"] == {}
-    assert photon_json("verify", tmp_path / "pipeline.yaml")
-    reader = "delim = '\t', quote = '\"', header = true, all_varchar = true, new_line = '\\r\\n'"
-    same_rows(
-        rows,
-        f"""
-        with f as (select coalesce(columns(*), '') from read_csv('{tmp_path}/Returns.tsv', {reader})),
-             p as (select coalesce(columns(*), '') from read_csv('{tmp_path}/Orders.tsv', {reader}))
-        select f."Return" as _event_id, f.*, p."Order" as "primary_Order", p.Placed as primary_Placed,
-               p.Quantity::bigint as primary_Quantity, p."ਨਾਮ" as "primary_ਨਾਮ"
-        from f join p on f."Order" = p."Order"
-        """,
-    )

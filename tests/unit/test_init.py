@@ -353,7 +353,7 @@ def keys_that_never_match(logs: Path) -> None:
         (json_over_lines, "a.csv has a JSON object over several lines", "one object a line", "`jq -c .`"),
         (text_in_brackets, "a.csv begins with '[2026-01-05", "expected JSON lines", "#text-of-another-kind"),
         (gzip_by_another_name, "a.csv is gzip", "expected JSON lines", "rename it, so that it ends in .gz"),
-        (utf16, "a.csv is JSON lines in UTF-16", "expected JSON lines", "`iconv -f UTF-16 -t UTF-8`"),
+        (utf16, "a.csv is UTF-16", "expected JSON lines", "`iconv -f UTF-16 -t UTF-8 "),
     ],
 )
 def test_logs_that_can_not_be_joined_are_told_with_what_was_expected_and_what_to_do(

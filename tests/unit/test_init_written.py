@@ -188,41 +188,6 @@ def test_a_day_that_may_be_a_month_is_asked_for(tmp_path: Path) -> None:
     assert pipeline.foreign.time_format == ("%m/%d/%Y %H:%M:%S",)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-def test_utf_16_is_written_into_the_pipeline_file(tmp_path: Path, encoding: str) -> None:
-    rows = [[*row[:3], f'"ਊ{chr(0x0A00 + i)}\n😀"'] for i, row in enumerate(ROWS)]
-    mark = "\ufeff" if encoding == "utf-16-be" else ""
-    for delimiter, form in (("\t", "tsv"), (";", "csv")):
-        text = mark + lines([NAMES, *rows], delimiter).replace("\n", "\r\n")
-        pipeline = described(tmp_path, text.encode(encoding))
-        assert isinstance(pipeline, Pipeline)
-        log = pipeline.foreign
-        assert (log.format, log.encoding, log.time, log.id) == (form, "utf-16", ("at",), ("click_id",))
-        assert pipeline.primary.encoding == "utf-8"
-
-
-@pytest.mark.parametrize(
-    ("clicks", "said"),
-    [
-        ('{"click_id": "c1", "query_id": "q1", "at": 1767607201}\n' * 9, "is JSON lines in UTF-16"),
-        ("one\ntwo\n", "begins with 'one'"),
-    ],
-)
-def test_other_text_in_utf_16_is_refused(tmp_path: Path, clicks: str, said: str) -> None:
-    told = described(tmp_path, clicks.encode("utf-16"), status=2)
-    assert isinstance(told, str)
-    assert said in told
-    assert "JSON" not in said or "`iconv -f UTF-16 -t UTF-8`" in told
-
-
-def test_files_in_different_encodings_are_not_one_log(tmp_path: Path) -> None:
-    (tmp_path / "clicks").mkdir()
-    (tmp_path / "clicks" / "b.csv").write_text(lines([NAMES, *ROWS]))
-    told = described(tmp_path, lines([NAMES, *ROWS]).encode("utf-16"), status=2)
-    assert "files of several formats" in told
-    assert "encoding 'utf-16'" in told
-
-
 W3C = (
     "#Software: Microsoft Internet Information Services 10.0\n#Fields: date time c-id cs-uri q-id sc-status\n"
 )

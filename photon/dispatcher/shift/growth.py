@@ -168,4 +168,4 @@ def _unread_bytes(found: FoundFile, tracked: TrackedFile | None) -> int:
         return 0 if tracked.offset_bytes >= tracked.size_bytes else found.size_bytes
     if found.modified_ns == tracked.modified_ns:  # as it was seen, with no more than was written of it then
         return tracked.unread_bytes
-    return max(0, found.size_bytes - tracked.file.stored_bytes(tracked.offset_bytes))
+    return max(0, found.size_bytes - tracked.offset_bytes)

@@ -95,7 +95,7 @@ def columns_of_newest(logs: Location, log: Log, files: Iterable[TrackedFile]) ->
         return tuple(header_names(file.first_header, dialect))
     try:
         reader = reader_of(log)
-        with log_folder(logs, log.encoding).open_at(file.path, file) as source:
+        with log_folder(logs).open_at(file.path, file) as source:
             lines = source.read(file.header_bytes, LOOKED_AT_BYTES).split(b"\n")
     except (*UNREADABLE, FormatNotFound):
         return ()

@@ -123,7 +123,7 @@ def _odd_file(place: Location, log: Log) -> str | None:
         except UNREADABLE:
             continue
         if odd is not None:
-            return f"{place / file.path} {odd.what}; {odd.remedy}"
+            return f"{place / file.path} {odd.what}; {odd.remedy_for(place / file.path)}"
     return None
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.logs.formats.utf16 import mark_of, narrow, widen
 from photon.pipeline.sections import Log
 from photon.pipeline.values import ONE_BYTE_ENCODINGS, Encoding
 
@@ -46,23 +45,12 @@ class Dialect:
         return bool(self.comment) and line.startswith(self.encode(self.comment))
 
     def encode(self, text: str) -> bytes:
-        """A text as it is in the bytes of the file that are searched."""
-        return widen(text) if self.encoding == "utf-16" else self.encode_in_record(text)
-
-    def encode_in_record(self, text: str) -> bytes:
-        """A text as it is in a record by itself (`narrowed`)."""
-        return text.encode("utf-8" if self.encoding == "utf-16" else self.encoding, _NOT_IN_ENCODING)
+        """A text as it is in the bytes of the file."""
+        return text.encode(self.encoding, _NOT_IN_ENCODING)
 
     def decode(self, header: bytes) -> str:
         """The text of a header line; ValueError if it is not text."""
-        if self.encoding == "utf-16":
-            return narrow(header.removeprefix(mark_of(header))).decode()
         return decoded(header, self.encoding)
-
-    @property
-    def unit_bytes(self) -> int:
-        """How many bytes a sign takes, such as a delimiter."""
-        return len(self.encode(self.delimiter))
 
 
 _OF_FORMAT: dict[str, Dialect] = {"csv": Dialect(",", '"'), "tsv": Dialect("\t", "")}
@@ -130,22 +118,9 @@ def utf8(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
     if dialect is not None and dialect.encoding in ONE_BYTE_ENCODINGS:
         texts = (decoded(raw, dialect.encoding) for raw in raws.to_pylist())
         return pa.array([text.encode() for text in texts], pa.binary())
-    raws = narrowed(raws, dialect)
     if not pc.any(pc.starts_with(raws, BYTE_ORDER_MARK)).as_py():
         return raws
     return pa.array([raw.removeprefix(BYTE_ORDER_MARK) for raw in raws.to_pylist()], pa.binary())
-
-
-def is_utf16(dialect: Dialect | None) -> bool:
-    """Whether the files of a log are UTF-16; None stands for formats without a dialect, which are UTF-8."""
-    return dialect is not None and dialect.encoding == "utf-16"
-
-
-def narrowed(raws: pa.Array, dialect: Dialect | None) -> pa.Array:
-    """The records of UTF-16 in UTF-8 (`photon.logs.formats.utf16`); others, and nulls, as they are."""
-    if not is_utf16(dialect):
-        return raws
-    return pa.array([raw if raw is None else narrow(raw) for raw in raws.to_pylist()], pa.binary())
 
 
 def _values(text: str, dialect: Dialect) -> list[str]:

@@ -25,10 +25,8 @@ from photon.logs.formats.dialect import (
     Dialect,
     dialect_of,
     header_names,
-    narrowed,
     own_names,
 )
-from photon.logs.formats.utf16 import PAD, TEXT_BYTES
 from photon.pipeline.sections import Log
 
 Ints = npt.NDArray[np.int64]
@@ -60,9 +58,8 @@ class RecordRules:
 
     def as_long_as_headers(self, lengths: Ints) -> Ints:
         """Which records may be header lines, by their lengths."""
-        unit_bytes = self.dialect.unit_bytes
-        least = sum(len(self.dialect.encode(name)) + unit_bytes for name in self.names) - unit_bytes
-        most = least + (2 * len(self.names) + MOST_BESIDE_NAMES) * unit_bytes
+        least = sum(len(self.dialect.encode(name)) + 1 for name in self.names) - 1
+        most = least + 2 * len(self.names) + MOST_BESIDE_NAMES
         return np.flatnonzero((lengths >= least) & (lengths <= most))
 
     def headers(self, raws: pa.Array, lengths: Ints) -> Ints:
@@ -73,8 +70,8 @@ class RecordRules:
         alike = self.as_long_as_headers(lengths)
         if not len(alike):
             return alike
-        some = narrowed(raws if len(alike) == len(raws) else raws.take(pa.array(alike)), self.dialect)
-        longest = self.dialect.encode_in_record(max(self.names, key=len))
+        some = raws if len(alike) == len(raws) else raws.take(pa.array(alike))
+        longest = self.dialect.encode(max(self.names, key=len))
         alike = alike[pc.match_substring(some, longest).to_numpy(zero_copy_only=False)]
         wanted = sorted(self.names)
         found = [
@@ -142,7 +139,7 @@ class RecordRules:
     def _line_behind(self, data: bytes, ends: Ints, line: int, at_end: bool, run: EscapedRun) -> int:
         """The line that follows the record that begins with a line; -1: what comes later decides."""
         start = int(ends[line - 1]) if line else 0
-        first = data[start : start + len(self.dialect.comment) * TEXT_BYTES]
+        first = data[start : start + len(self.dialect.comment)]
         if ends[line] - start - 1 > self.limit_bytes or self.dialect.is_comment(first):
             return line + 1
         end = min(int(ends[-1]), start + self.limit_bytes + 1)
@@ -216,12 +213,11 @@ class _Patterns:
 def _patterns(dialect: Dialect, column_count: int) -> _Patterns:
     quote, between = re.escape(dialect.quote.encode()), re.escape(dialect.delimiter.encode())
     escape = re.escape(dialect.escape.encode())
-    pads = PAD + b"*" if dialect.encoding == "utf-16" else b""  # before each sign; records in UTF-8 have none
-    escaped = b"|" + escape + pads + b"." if escape else b""
+    escaped = b"|" + escape + b"." if escape else b""
     plain = b"(?:[^" + between + quote + escape + b"\r\n]" + escaped + b")*+"
     if quote:
-        begun = pads + quote + b"(?:[^" + quote + escape + b"]|" + quote + pads + quote + escaped + b")*+"
-        value = b"(?:" + begun + quote + pads + b"|" + plain + b")"
+        begun = quote + b"(?:[^" + quote + escape + b"]|" + quote + quote + escaped + b")*+"
+        value = b"(?:" + begun + quote + b"|" + plain + b")"
         begun = (
             b"(?:" + begun + b"|" + plain + b")"
         )  # the second holds a line end behind an escape sign alone
@@ -230,7 +226,7 @@ def _patterns(dialect: Dialect, column_count: int) -> _Patterns:
     mark = b"(?:" + BYTE_ORDER_MARK + b")?"
     values = mark + value + b"(?:" + between + value + b"){%d}" % (column_count - 1)
     return _Patterns(
-        re.compile(values + b"\r?" + pads + b"\n", re.DOTALL),
+        re.compile(values + b"\r?\n", re.DOTALL),
         re.compile(mark + b"(?:" + value + between + b")*+" + begun + b"\\Z", re.DOTALL),
         re.compile(b"(?:[^" + quote + escape + b"\r\n]" + escaped + b")*+", re.DOTALL),
         re.compile(escaped[1:] + b"|" + between if escape else between, re.DOTALL),

@@ -22,7 +22,6 @@ from photon.logs.on_s3.listening import listening
 from photon.logs.on_s3.listing import ListedWatch
 from photon.logs.source import LogsUnavailable, ObjectRefused, Source, source_of
 from photon.pipeline.location import S3Folder
-from photon.pipeline.values import Encoding
 from photon.storage.s3 import S3Store, StoredObject
 
 REQUESTS_AT_ONCE = 16
@@ -184,8 +183,8 @@ class ObjectLogs:
 
     is_immutable = True
 
-    def __init__(self, folder: S3Folder, encoding: Encoding = "utf-8") -> None:
-        self._folder, self._encoding = folder, encoding
+    def __init__(self, folder: S3Folder) -> None:
+        self._folder = folder
 
     def watch(self, pattern: str) -> ListedWatch:
         return ListedWatch(S3Store(self._folder), found_object, pattern)
@@ -216,12 +215,12 @@ class ObjectLogs:
     @contextmanager
     def open(self, found: FoundFile) -> Iterator[Source]:
         with self.open_stored(found) as stored:
-            yield source_of(stored, found.compressed, self._encoding)
+            yield source_of(stored, found.compressed)
 
     @contextmanager
     def open_at(self, path: str, file: LogFile) -> Iterator[Source]:
         stored = ObjectBytes(self._folder, path, file.inode)
-        yield source_of(stored, file.compressed, utf16_mark=file.utf16_mark)
+        yield source_of(stored, file.compressed)
 
     def candidates(self, file: LogFile) -> Iterator[str]:
         """Nothing renames an object."""
@@ -262,7 +261,7 @@ class ObjectLogs:
         spans = [
             (place, file, span)
             for place, (file, stretches) in enumerate(wanted)
-            if not (file.compressed or file.utf16_mark)
+            if not file.compressed
             for span in _spans(stretches)
         ]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:

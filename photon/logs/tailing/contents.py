@@ -8,7 +8,6 @@ from dataclasses import replace
 from photon.logs.discovery import FoundFile
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.folders import LogFolder
-from photon.logs.formats.utf16 import text_bytes
 from photon.logs.gzips import GzipStream, NotClosedYet
 from photon.logs.source import (
     UNREADABLE,
@@ -25,7 +24,6 @@ from photon.logs.source import (
 from photon.logs.tailing.observation import Look
 from photon.logs.tailing.rotation import Beginnings, is_beginning_of
 from photon.logs.tailing.whole_gzips import WholeGzips
-from photon.pipeline.values import Encoding
 
 # So much of a copy in the making is compared at each look. When it is whole, its content tells as all do.
 PROVED_BYTES = 2**20
@@ -34,25 +32,19 @@ PROVED_BYTES = 2**20
 class Contents:
     """Compares the bytes of files with what is known of log files."""
 
-    def __init__(self, folder: LogFolder, gzips: WholeGzips, encoding: Encoding) -> None:
+    def __init__(self, folder: LogFolder, gzips: WholeGzips) -> None:
         self.folder = folder
         self._gzips = gzips
-        self._encoding = encoding
-
-    def size_bytes(self, stored_bytes: int) -> int:
-        """How long a file of this size, decompressed, is for those who read it."""
-        return text_bytes(stored_bytes) if self._encoding == "utf-16" else stored_bytes
 
     def _written_bytes(self, source: Source, found: FoundFile, known_bytes: int = 0) -> int:
         """How long a file is that is not compressed, as far as it is written; `known_bytes` of it are."""
-        size_bytes = self.size_bytes(found.size_bytes)
-        if self._encoding == "utf-16" or self.folder.is_immutable:
-            return size_bytes
-        return written_bytes(source, size_bytes, known_bytes)
+        if self.folder.is_immutable:
+            return found.size_bytes
+        return written_bytes(source, found.size_bytes, known_bytes)
 
     def is_preallocated(self, look: Look, found: FoundFile) -> bool:
         """Whether a file has room at its end that is not written yet, as this look has measured it."""
-        return not found.compressed and look.sizes[found.path] < self.size_bytes(found.size_bytes)
+        return not found.compressed and look.sizes[found.path] < found.size_bytes
 
     def like(self, look: Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
         """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
@@ -152,7 +144,7 @@ class Contents:
 
     def is_whole(self, look: Look, found: FoundFile) -> bool:
         """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""
-        look.sizes[found.path] = self.size_bytes(found.size_bytes)
+        look.sizes[found.path] = found.size_bytes
         if not found.compressed:
             if found.size_bytes and not self.folder.is_immutable:
                 with suppress(*UNREADABLE), self.folder.open(found) as source:  # whoever reads it says so
@@ -165,7 +157,7 @@ class Contents:
                 return True
         verdict = self._gzips.size_bytes(found)
         if isinstance(verdict, int):
-            look.sizes[found.path] = self.size_bytes(verdict)
+            look.sizes[found.path] = verdict
             return True
         if self._gzips.is_unfinished(found, look.now_us, look.final):
             look.unfinished.add(found.path)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from photon.logs.discovery import FoundFile, is_text, stat_file, strip_gz
-from photon.logs.files import LogFile, TrackedFile
-from photon.logs.formats.utf16 import text_bytes
-from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, source_of, written_bytes
+from photon.logs.files import TrackedFile
+from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, written_bytes
 from photon.process.clock import MICROSECONDS
 
 MOST_HELD = 256  # files held; a process may have 1,024 open where nobody has changed that
@@ -40,11 +39,10 @@ class _Held:
     def size_bytes(self) -> int:
         return os.fstat(self.descriptor).st_size
 
-    def text(self, file: LogFile) -> tuple[Source, int]:
-        """A file that is not compressed, as its offsets count, and its length."""
-        mark = file.utf16_mark
-        source = source_of(FileBytes(self.descriptor), compressed=False, utf16_mark=mark)
-        return source, text_bytes(self.size_bytes) if mark else written_bytes(source, self.size_bytes)
+    def text(self) -> tuple[Source, int]:
+        """A file that is not compressed, and its length."""
+        source = FileBytes(self.descriptor)
+        return source, written_bytes(source, self.size_bytes)
 
 
 class OpenFiles:
@@ -119,7 +117,7 @@ class OpenFiles:
                 tracked.file, inode=left.inode, compressed=False, path=strip_gz(tracked.file.path)
             )
             now = replace(tracked, file=plain, state="open")
-            source, size_bytes = left.text(plain)
+            source, size_bytes = left.text()
             if size_bytes > tracked.size_bytes and has_head(source, plain) and has_seen_end(source, now):
                 self._let_go(number)
                 self._held[number] = self._left.pop(number)
@@ -180,8 +178,7 @@ class OpenFiles:
         """
         held, copy = self._held.get(tracked.file.number), self._copy_of(tracked)
         copied_bytes = _size_of(copy)
-        read_bytes = tracked.file.stored_bytes(tracked.offset_bytes)
-        has_more = held is not None and held.size_bytes > max(copied_bytes, read_bytes)
+        has_more = held is not None and held.size_bytes > max(copied_bytes, tracked.offset_bytes)
         if held is not None and has_more and not self._is_truncated(held, tracked):
             self._copy(held, copy)
         return stat_file(self._logs, self._relative(str(copy)))
@@ -207,7 +204,7 @@ class OpenFiles:
         held = self._held.get(tracked.file.number)
         if held is None or tracked.file.compressed or self.path_of(tracked) is not None:
             return tracked
-        source, size_bytes = held.text(tracked.file)
+        source, size_bytes = held.text()
         is_it = (
             size_bytes > max(tracked.size_bytes, tracked.offset_bytes) and held.inode == tracked.file.inode
         )
@@ -225,7 +222,7 @@ class OpenFiles:
     def _is_truncated(self, held: _Held, tracked: TrackedFile) -> bool:
         if tracked.file.compressed:
             return False
-        source, size_bytes = held.text(tracked.file)
+        source, size_bytes = held.text()
         is_shorter = size_bytes < max(tracked.size_bytes, tracked.offset_bytes)
         return is_shorter or not (has_head(source, tracked.file) and has_seen_end(source, tracked))
 

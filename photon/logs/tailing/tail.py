@@ -20,7 +20,6 @@ from photon.logs.source import (
     Beginning,
     Head,
     LogsUnavailable,
-    Source,
     end_hash,
     has_head,
     has_seen_end,
@@ -80,7 +79,7 @@ class LogTail:
 
         `held`: the files that the caller holds open.
         """
-        self._folder = log_folder(logs, log.encoding)
+        self._logs, self._folder = logs, log_folder(logs)
         self._held = held
         self._watch = self._folder.watch(log.files)
         self._side: Side = side
@@ -89,7 +88,7 @@ class LogTail:
         self._idle_us = microseconds(tailing.idle_after)
         idle_after = None if self._folder.is_immutable else tailing.idle_after
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
-        self._contents = Contents(self._folder, self._gzips, log.encoding)
+        self._contents = Contents(self._folder, self._gzips)
         self._retry_times = RetryTimes()
         self._unread = UnreadSight(side, log.files, self._contents)
         self.seen = Scan()  # files that the last look saw
@@ -278,7 +277,7 @@ class LogTail:
         size_bytes = look.sizes[found.path]
         log_file = replace(file.file, path=found.path, inode=found.inode, compressed=found.compressed)
         grown_us = look.now_us if size_bytes > file.size_bytes else file.grown_us
-        if found.size_bytes == file.file.stored_bytes(file.size_bytes) and was_written(file, found):
+        if found.size_bytes == file.size_bytes and was_written(file, found):
             look.altered.add(found.inode)
         end_unknown = end_unknown or (file.end_unknown and file.state == "open")
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
@@ -322,7 +321,7 @@ class LogTail:
                 if self._contents.is_preallocated(look, found):
                     source = Beginning(source, size_bytes)
                 head = read_head(source, dialect_of(self._log), self._line_limit_bytes, is_closed)
-                is_half = head == "no record yet" and not _is_closed(source, size_bytes)
+                is_half = head == "no record yet" and source.read(size_bytes - 1, 1) != b"\n"
                 if not (found.compressed or self._folder.is_immutable):
                     look.ends[found.path] = end_hash(source, size_bytes)
         except FileNotFoundError:
@@ -335,7 +334,7 @@ class LogTail:
             look.withhold(found, self._retry_times.put(found, problem_of(found.path, error), of_store))
             return
         self._retry_times.was_read(found)
-        if (why := why_not_read(head, self._line_limit_bytes)) is not None:
+        if (why := why_not_read(self._logs / found.path, head, self._line_limit_bytes)) is not None:
             look.problems.append(self._retry_times.put(found, FileProblem(found.path, why)))
         elif isinstance(head, Head):
             log_file = LogFile(
@@ -429,9 +428,3 @@ class LogTail:
         is_plain = self._folder.is_immutable and not tracked.file.compressed
         left_bytes = min(budget_bytes, (size_bytes or tracked.size_bytes) - tracked.offset_bytes)
         return is_plain and 0 < tracked.unread_bytes <= left_bytes
-
-
-def _is_closed(source: Source, size_bytes: int) -> bool:
-    """Whether a file ends with a line feed; UTF-16's is followed by zeros."""
-    start = max(0, size_bytes - 4)
-    return source.read(start, size_bytes - start).rstrip(b"\0").endswith(b"\n")

@@ -64,7 +64,7 @@ class Ends:
 
         It may have been truncated and begun anew. Nobody can know what it got before that.
         """
-        is_as_long = found.size_bytes == before.file.stored_bytes(before.size_bytes)
+        is_as_long = found.size_bytes == before.size_bytes
         return is_as_long and was_written(before, found) and before.size_bytes < TELLING_BYTES
 
     def was_copied(self, before: TrackedFile, found: FoundFile) -> bool:

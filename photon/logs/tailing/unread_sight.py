@@ -95,7 +95,5 @@ class UnreadSight:
 
 def _grown_bytes(tracked: TrackedFile, now: FoundFile) -> int:
     """What a known file that can't be read now holds beyond what was seen of it: that is known unread."""
-    seen_bytes = tracked.file.stored_bytes(tracked.size_bytes)
-    if tracked.file.compressed:
-        seen_bytes = tracked.disk_bytes
+    seen_bytes = tracked.disk_bytes if tracked.file.compressed else tracked.size_bytes
     return now.size_bytes if now.size_bytes < seen_bytes else now.size_bytes - seen_bytes
