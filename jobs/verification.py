@@ -188,6 +188,7 @@ class Found:
     rows: DataFrame  # rows of those records' events
     decided: DataFrame
     verdicts: DataFrame
+    ambiguous: DataFrame
     settled: DataFrame  # records that were not looked at
     all_rows: DataFrame
     unreadable: Unreadable
@@ -211,6 +212,7 @@ class Found:
             rows,
             inside(self.decided),
             self.verdicts.join(rows.select(*ROW), ROW, "left_semi"),
+            self.ambiguous.join(rows.select(*ROW), ROW, "left_semi"),
             inside(self.settled, "hour_us"),
             inside(self.all_rows),
             self.unreadable,
@@ -262,6 +264,7 @@ class Verification:
         told = found if window is None else found.within(window)
         findings.find_decided(told.decided)
         not_compared = findings.find_differences(told.verdicts, found.unreadable)
+        findings.find_ambiguous(told.ambiguous)
         findings.find_rows_without_event(found.records, told.rows, found.unreadable)
         findings.find_duplicate_rows(found.rows, told.rows)
         # A line that is no record has no time: it is in no window.
@@ -323,7 +326,8 @@ class Verification:
         decided = self._persist(queries.decided_records(records, primaries))
         self._progress("comparing rows with joins made now")
         verdicts = self._persist(queries.compared_rows(records, primaries))
-        return Found(records, rows, decided, verdicts, new.settled, queries.all_rows(), gone)
+        ambiguous = queries.ambiguous_rows(records, primaries)
+        return Found(records, rows, decided, verdicts, ambiguous, new.settled, queries.all_rows(), gone)
 
     def _persist(self, frame: DataFrame) -> DataFrame:
         # On disk too: records may be more than memory.

@@ -107,6 +107,11 @@ class Findings:
         self._find("different_values", cases.select("datacenter", "event_id", where, "detail"))
         return by_datacenter(verdicts.where(can_not))
 
+    def find_ambiguous(self, rows: DataFrame) -> None:
+        """Report rows for which a nearer primary is there by now: it may have come later."""
+        detail = F.format_string("a nearer primary of its id is in %s", "primary_path").alias("detail")
+        self._find("ambiguous", rows.select("datacenter", "event_id", _row_place("row_time_us"), detail))
+
     def find_rows_without_event(self, records: DataFrame, rows: DataFrame, unreadable: Unreadable) -> None:
         """Report rows whose event is not at their place in the raw logs, where that place can be read."""
         expected = rows.where("complete").where(F.col("datacenter").isin(list(self._scope.selected)))

@@ -59,7 +59,9 @@ SIDE_TABLES: dict[TableName, Evidence] = {
     "too_old": Evidence.TOO_OLD,
 }
 # A primary's columns beside a foreign record, in the order in which one of several is preferred.
-CANDIDATE = ["primary_time_us", "primary_path", "primary_offset", "primary_file", "primary_raw"]
+CANDIDATE = [
+    "primary_time_us", "primary_digest", "primary_path", "primary_offset", "primary_file", "primary_raw",
+]  # fmt: skip
 MOST_ROWS_SENT = 2**16  # to Spark, which holds them in its driver's memory
 NEVER_JOINED = Evidence.BAD_LINE | Evidence.SKIPPED | Evidence.DEAD_LETTER
 
@@ -258,15 +260,9 @@ class Queries:
         """Undecided records with their class, and unjoinable ones that could be joined (`DECIDED`)."""
         asked = records.where(F.col("datacenter").isin(list(self.scope.selected)))
         asked = asked.where(F.col("class").isin("unjoinable", UNDECIDED))
-        window = self.scope.pipeline.retry.lookup_window
-        distance_us = F.abs(F.col("primary_time_us") - F.col("around_us"))
-        is_eligible = F.col("primary_file").isNotNull()
-        if window is not None:
-            is_eligible &= distance_us <= microseconds(window)
-        # The nearest one before, else the nearest one behind (protocol F14).
-        is_behind = F.col("primary_time_us") > F.col("around_us")
+        is_behind, distance_us = _nearness("primary_time_us")
         rank = F.struct(is_behind.alias("is_behind"), distance_us.alias("distance_us"), *CANDIDATE)
-        first = F.min(F.when(is_eligible, rank)).alias("first")
+        first = F.min(F.when(self._is_eligible(), rank)).alias("first")
         kept = [*RECORD, "raw", "class"]
         with_first_primary = (
             asked.join(_candidates(primaries), ["datacenter", "key"], "left")
@@ -280,6 +276,34 @@ class Queries:
         )
         classify = partial(classify_records, view=self.scope.view)
         return self._apply(with_first_primary.select(*TO_CLASSIFY), classify, DECIDED)
+
+    def _is_eligible(self) -> Column:
+        """Whether a candidate is there, and lies in the window where one is set (protocol F14)."""
+        is_eligible = F.col("primary_file").isNotNull()
+        if (window := self.scope.pipeline.retry.lookup_window) is not None:
+            is_eligible &= _nearness("primary_time_us")[1] <= microseconds(window)
+        return is_eligible
+
+    def ambiguous_rows(self, records: DataFrame, primaries: DataFrame) -> DataFrame:
+        """Rows of the selected datacenters for whose event a nearer primary of other content is eligible."""
+        candidates, by_key = _candidates(primaries), ["datacenter", "key"]
+        least, most = F.min("primary_digest").alias("least"), F.max("primary_digest").alias("most")
+        several = candidates.groupBy(*by_key).agg(least, most).where("least != most").select(*by_key)
+        candidates = candidates.join(several, by_key)
+        named_at = [F.col(each).alias(f"named_{each}") for each in ("primary_time_us", "primary_digest")]
+        at_place = [*by_key, "primary_file", "primary_offset"]
+        named, others = candidates.select(*at_place, *named_at), candidates.drop("primary_offset")
+        frames = []
+        for datacenter in self.scope.selected:
+            rows = self._rows_of(datacenter).where("complete").withColumnRenamed("time_us", "row_time_us")
+            of_record = records.select(*PLACE, "event_id", "key", "around_us")
+            rows = rows.join(of_record, [*PLACE, "event_id"]).join(named, at_place)
+            rows = rows.drop("primary_file", "primary_offset").join(others, by_key)
+            found = rows.where(self._is_eligible() & _is_nearer())
+            time = F.first("row_time_us").alias("row_time_us")
+            best = F.min("primary_path").alias("primary_path")
+            frames.append(found.groupBy(*ROW).agg(time, best))
+        return union_of(frames)
 
     def _waiting_events(self, records: DataFrame) -> DataFrame:
         """Ids that the dispatcher of any datacenter has not finished with, where it will ever run again."""
@@ -329,6 +353,22 @@ class Queries:
         mended = records.drop("raw").join(F.broadcast(lines), "event_id")
         mended = mended.withColumn("time_us", F.lit(None).cast("long")).select(*records.columns)
         return records.unionByName(mended)
+
+
+def _nearness(time_us: str) -> tuple[Column, Column]:
+    """Whether a primary lies behind the expected time, and how far off: the nearest before joins (F14)."""
+    return F.col(time_us) > F.col("around_us"), F.abs(F.col(time_us) - F.col("around_us"))
+
+
+def _is_nearer() -> Column:
+    """Whether a candidate of other content comes before the primary that the row names (F14)."""
+    behind, distance_us = _nearness("primary_time_us")
+    named_behind, named_distance_us = _nearness("named_primary_time_us")
+    digest, named_digest = F.col("primary_digest"), F.col("named_primary_digest")
+    on_one_side = behind == named_behind
+    is_closer = (distance_us < named_distance_us) & (digest != named_digest)
+    is_closer |= (distance_us == named_distance_us) & (digest < named_digest)
+    return (~behind & named_behind & (digest != named_digest)) | (on_one_side & is_closer)
 
 
 def wanted_primaries(primaries: DataFrame, records: DataFrame) -> DataFrame:

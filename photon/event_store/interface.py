@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from photon.logs.files import LogFile
 from photon.pipeline.location import Location
+from photon.process.clock import NO_TIME_US, microseconds
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,6 +45,16 @@ class Around:
 
     def take(self, rows: Ints) -> Around:
         return Around(self.expected_us[rows], self.first_us[rows], self.last_us[rows])
+
+    @staticmethod
+    def within(times_us: Ints, window: timedelta | None) -> Around:
+        """Around the expected times of primaries: without a time the earliest joins (protocol F14)."""
+        expected_us = np.where(times_us == NO_TIME_US, EARLIEST_US, times_us)
+        if window is None:
+            return Around.any_time(expected_us)
+        window_us = microseconds(window)
+        first_us = np.maximum(times_us, EARLIEST_US + window_us) - window_us
+        return Around(expected_us, first_us, np.minimum(times_us, LATEST_US - window_us) + window_us)
 
     @staticmethod
     def any_time(expected_us: Ints) -> Around:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cached_property
 from typing import Protocol
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.adapters import Adapter
-from photon.event_store.interface import EARLIEST_US, LATEST_US, Around, EventStore, Primaries
+from photon.event_store.interface import Around, EventStore, Primaries
 from photon.join.adapting import adapt_pairs, may_skip, skip_records
 from photon.join.deciding import Decisions, JoinedEarlier, at_home, count_by_home
 from photon.join.messages import TaskContext
@@ -28,7 +27,7 @@ from photon.join.records import Events, Ints, Mask, Records, raw_records
 from photon.join.rows import joined_rows
 from photon.pipeline.event_time import primary_time_us
 from photon.pipeline.file import Pipeline
-from photon.process.clock import NO_TIME_US, Clock, microseconds
+from photon.process.clock import Clock
 from photon.process.faults import fault_point
 from photon.process.measures import Measures
 from photon.registry.entry import Claims
@@ -281,14 +280,4 @@ def look_up_primaries(store: EventStore, records: Records, rows: Ints, pipeline:
     if pipeline.primary.id_codec is not None:
         each = zip(ids.to_pylist(), times_us.tolist(), strict=True)
         times_us = np.array([primary_time_us(key, at_us, pipeline.primary) for key, at_us in each], np.int64)
-    return store.lookup(ids, _around(times_us, pipeline.retry.lookup_window))
-
-
-def _around(times_us: Ints, window: timedelta | None) -> Around:
-    """The times around the expected one of each record's primary: without one the earliest joins (F14)."""
-    expected_us = np.where(times_us == NO_TIME_US, EARLIEST_US, times_us)
-    if window is None:
-        return Around.any_time(expected_us)
-    window_us = microseconds(window)
-    first_us = np.maximum(times_us, EARLIEST_US + window_us) - window_us
-    return Around(expected_us, first_us, np.minimum(times_us, LATEST_US - window_us) + window_us)
+    return store.lookup(ids, Around.within(times_us, pipeline.retry.lookup_window))

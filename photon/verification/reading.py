@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.event_store.hashing import digests_of
 from photon.join.adapting import RawRecords, skip_records
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.one_record import with_lines
@@ -48,6 +49,9 @@ def read_foreign(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> 
     return _read(stretches, scope, scope.pipeline.foreign, records, FOREIGN_RECORDS)
 
 
+_SIGN = np.uint64(2**63)  # turned round, digests are in the same order as signed numbers
+
+
 def read_primary(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> Iterator[pa.RecordBatch]:
     """All primary records that begin in the stretches (`PRIMARY_RECORDS`)."""
 
@@ -57,6 +61,7 @@ def read_primary(stretches: Iterable[tuple[str, Stretch]], scope: TaskScope) -> 
             **_place(events, datacenter),
             "key": events["_id"],
             "time_us": events["_time_us"],
+            "digest": pa.array((digests_of(events["_raw"]) ^ _SIGN).view(np.int64)),
             "path": pa.array([file.path] * events.num_rows, _STRING),
             "raw": events["_raw"],
         }

@@ -29,6 +29,7 @@ FindingKind = Literal[
     "unjoinable_but_joinable_when_complete",
     "log_copy_short",
     "conflicting",
+    "ambiguous",
     "primary_missing",
     "unmatched_twice",
     "unmatched_without_primary",
@@ -111,6 +112,12 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "look whether foreign.id is an id at all: the table conflicting of its lake names both places of "
         "some and the columns that differ. If it is none, take another column or several for foreign.id, in "
         "a new pipeline: records that count as duplicates have no row",
+        violation=False,
+    ),
+    "ambiguous": Meaning(
+        "rows for which a nearer primary record of the same id and other content is in the logs by now",
+        "look whether primary.id is an id at all; where ids are used again, set retry.lookup_window below "
+        "half of the time between two uses. The row keeps the primary that it joined",
         violation=False,
     ),
     "primary_missing": Meaning(

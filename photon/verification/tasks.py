@@ -53,7 +53,7 @@ FOREIGN_RECORDS = pa.schema(
     }
 )
 PRIMARY_RECORDS = pa.schema(
-    {**_PLACE, "key": _STRING, "time_us": _INT64, "path": _STRING, "raw": _BINARY, **_LOST}
+    {**_PLACE, "key": _STRING, "time_us": _INT64, "digest": _INT64, "path": _STRING, "raw": _BINARY, **_LOST}
 )
 # Without a key the line is no record.
 PRIMARY_KEYS = pa.schema({**_PLACE, "key": _STRING, "time_us": _INT64, **_LOST})

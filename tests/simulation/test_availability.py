@@ -221,3 +221,15 @@ def test_how_many_rows_are_read_at_once_changes_nothing(
         live.click(second + 1, f"c{second}", f"q{second}")
     live.run(70)
     assert counts(judged(live.world)) == [(3, 3, 0)]
+
+
+def test_an_event_whose_primary_lies_beyond_the_lookup_window_is_not_without_its_row(tmp_path: Path) -> None:
+    """Broken variant: any primary of its id, which it never joins."""
+    live = Live(make(tmp_path, "retry: {lookup_window: 1m}"))
+    live.query(5, "q")
+    live.click(10, "near", "q")
+    live.click(100, "orphan", "q")
+    live.run(250)
+    minutes = judged(live.world)
+    assert sum(each.joinable for each in minutes) == sum(each.readable for each in minutes) == 1
+    assert sum(each.without_row for each in minutes) == 0

@@ -15,8 +15,10 @@ from photon.health.status import status_of
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import FAULT_POINTS
 from photon.state.outcomes import Counts
+from tests.simulation.reading import asking
 from tests.simulation.verifying import verify
 from tests.simulation.world import NOON_US, World
+from tests.spark.both_engines import verify_alone
 
 HOUR_US = 3_600 * MICROSECONDS
 SECOND_US = MICROSECONDS
@@ -155,3 +157,53 @@ def test_they_are_told_and_alarmed_and_a_window_settles_them(
     if not more:
         assert "120 of all 120 rows might have joined primary events" in verdicts[1].text
         assert re.search("the one at byte [0-9]+ of queries/boot-1.jsonl", verdicts[2].remedy)
+
+
+# -- what verification says of them
+
+
+def joined_too_early(folder: Path, more: str = "") -> World:
+    """A row that joined the boot before its own, whose command came late; one that joined its own."""
+    world = world_of_boots(folder, more)
+    boot(world, 0, "1", "2")
+    world.clicks(("early", "1"), at_us=NOON_US + HOUR_US + SECOND_US)
+    world.clicks(("own", "2"), at_us=NOON_US + SECOND_US)
+    world.join()
+    boot(world, 1, "1", "2")
+    world.join(mode="complete")
+    return world
+
+
+def test_a_nearer_primary_that_came_later_makes_a_row_ambiguous_and_not_wrong(tmp_path: Path) -> None:
+    world = joined_too_early(tmp_path)
+    with asking(world):
+        report = verify_alone(world.pipeline, ["east"]).datacenters["east"]
+    told = {one.kind: one for one in report.findings}
+    assert [(kind, told[kind].count) for kind in told if kind != "conflicting"] == [("ambiguous", 1)]
+    (example,) = told["ambiguous"].examples
+    assert (example.event_id, example.detail) == (
+        "early",
+        "a nearer primary of its id is in queries/boot-1.jsonl",
+    )
+    assert report.violations == []
+
+
+def test_within_a_window_that_tells_boots_apart_no_row_is_ambiguous(tmp_path: Path) -> None:
+    world = joined_too_early(tmp_path, WINDOW)
+    with asking(world):
+        report = verify_alone(world.pipeline, ["east"]).datacenters["east"]
+    assert [one.kind for one in report.findings] == []
+    assert commands(world) == {"early": 1, "own": 0}
+
+
+def test_of_other_content_at_one_time_verification_ranks_as_the_joiner(tmp_path: Path) -> None:
+    """Broken variant: by path, by which half of these rows would be ambiguous."""
+    world = world_of_boots(tmp_path)
+    for file in ("a.jsonl", "b.jsonl"):
+        lines = ({"query": str(each), "at": NOON_US, "text": f"{file} {each}"} for each in range(12))
+        world.log("east", "queries", *lines, file=file)
+    world.clicks(*((f"c{each}", str(each)) for each in range(12)), at_us=NOON_US + SECOND_US)
+    assert world.join(mode="complete").counts.ambiguous == 12
+    with asking(world):
+        report = verify_alone(world.pipeline, ["east"]).datacenters["east"]
+    assert [one.kind for one in report.findings] == []

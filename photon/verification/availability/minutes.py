@@ -105,7 +105,7 @@ def judge(
         if not starts:
             return []
         counts = MinuteCounts(starts[0], starts[-1] + MINUTE_US, within_us)
-        lacking = [waiting_events(state, of_epoch)]
+        lacking = [waiting_events(pipeline, state, of_epoch)]
         lacking += _missing_events(pipeline, datacenter, report, state, of_epoch)
     for events in rows_since(pipeline, datacenter, timelines, counts.first_us):
         counts.add(events.moments)
@@ -209,10 +209,10 @@ def _places(occurrences: pa.Array) -> Ints:
 # -- events without one
 
 
-def waiting_events(state: StateReader, timeline: EpochTimeline) -> Events:
+def waiting_events(pipeline: Pipeline, state: StateReader, timeline: EpochTimeline) -> Events:
     """Events that wait though their primary is in the index. StateUnavailable."""
     waiting, parts = state.waiting, [_no_events(state.epoch or "")]
-    index = _Index(state)
+    index = _Index(pipeline, state)
     for name in sorted(waiting.names):
         listed = waiting.listed(name)
         is_open = listed.states != State.GONE
@@ -251,13 +251,14 @@ def _missing_events(
     if not found.num_rows:
         return []
     columns = found.select(["_id", "_file", "_offset", "_time_us"]).combine_chunks()
-    return [_Index(state).events(columns, hash_ids(found["_key"]), timeline)]
+    return [_Index(pipeline, state).events(columns, hash_ids(found["_key"]), timeline)]
 
 
 class _Index:
     """The index of a datacenter's primary events, as its state lists it now."""
 
-    def __init__(self, state: StateReader) -> None:
+    def __init__(self, pipeline: Pipeline, state: StateReader) -> None:
+        self._window = pipeline.retry.lookup_window
         self._epoch = state.epoch or ""
         try:
             folder = index_folder(state.work)
@@ -273,7 +274,9 @@ class _Index:
         if not self._segments:
             return _no_events(self._epoch)
         expected_us = times_us.to_numpy().astype(np.int64)
-        nearest = nearest_events(self._segments, key_hashes, Around.any_time(expected_us), _is_there)
+        nearest = nearest_events(
+            self._segments, key_hashes, Around.within(expected_us, self._window), _is_there
+        )
         found, record = nearest.places, nearest.keys
         file_of, offset_of = (column.to_numpy().astype(np.int64)[record] for column in (files, offsets))
         places = np.stack([file_of, offset_of, found.files.astype(np.int64), found.offsets_bytes], axis=1)

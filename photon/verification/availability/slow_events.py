@@ -65,7 +65,7 @@ def slowest_events(pipeline: Pipeline, datacenter: str, minute_us: int, most: in
         timelines = timelines_of(pipeline, datacenter, minute_us)
         epoch, files = state.epoch or "", state.files()
         lacking = without_row(
-            pipeline, [waiting_events(state, timelines.get(epoch, EpochTimeline()))], minute
+            pipeline, [waiting_events(pipeline, state, timelines.get(epoch, EpochTimeline()))], minute
         )
     found = [each for events in lacking for each in _slowest(events, minute, most, epoch, files)]
     for events in rows_since(pipeline, datacenter, timelines, minute_us):
