@@ -10,6 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -116,9 +117,9 @@ class ForeignHistory(RandomSteps):
         for name in (*NAMES, *NAMES):
             self.world.join(name)
 
-    def rows_of(self, name: str) -> list[dict[str, object]]:
+    def rows_of(self, name: str) -> list[dict[str, Any]]:
         table = self.world.table(name)
-        return table.load().to_pyarrow_table().to_pylist() if table.exists() else []
+        return list(table.load().to_pyarrow_table().to_pylist()) if table.exists() else []
 
     def check(self) -> None:
         ids = self.world.joined_ids()
@@ -143,7 +144,29 @@ class ForeignHistory(RandomSteps):
         assert not any(map(self.is_red, NAMES)), "what was recovered and verified is still red"
 
 
+class AroundCloses(ForeignHistory):
+    """What others do between a commit and its close, which comes seldom in the other histories."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed)
+        self.steps = [(3, self.crash_and_delete), (2, self.join), (1, self.log_again)]
+
+    def crash_and_delete(self) -> None:
+        """A process dies before it closes its batch; others delete a row of that, and its state may go."""
+        name = self.somewhere()
+        self.log()
+        if not self.world.join_with_a_crash("close.before", name):
+            return
+        newest = max((str(row["_event_id"]) for row in self.rows_of(name)), key=lambda one: int(one[1:]))
+        self.world.table(name).load().delete(f"_event_id = '{newest}'")
+        self.taken[name].add(newest)
+        if self.chance.random() < 0.5:
+            (self.world.state(name) / "dispatcher.sqlite").unlink()
+            self.world.forget()
+
+
 problem_of = partial(random_steps.problem_of, ForeignHistory, STEPS)
+around_closes = partial(random_steps.problem_of, AroundCloses, 6)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -152,12 +175,18 @@ def test_what_others_took_is_told_and_comes_back_by_recovery_alone(tmp_path: Pat
     assert problem_of(tmp_path, seed) is None
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_others_took_before_a_close_comes_back_by_recovery_alone(tmp_path: Path, seed: int) -> None:
+    print(f"seed {seed}")
+    assert around_closes(tmp_path, seed) is None
+
+
 @pytest.mark.parametrize("asks", [batch_tools, startup, holders], ids=lambda one: one.__name__)
 def test_who_frees_without_asking_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: object
 ) -> None:
     monkeypatch.setattr(asks, "others_took_rows", lambda *_: False)
-    search(partial(problem_of, tmp_path), range(60), BACK, "random histories")
+    search(partial(around_closes, tmp_path), range(30), BACK, "random histories")
 
 
 def test_a_look_that_passes_over_commits_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +196,8 @@ def test_a_look_that_passes_over_commits_is_caught(tmp_path: Path, monkeypatch: 
 
 if __name__ == "__main__":
     for number in range(int(sys.argv[1]), int(sys.argv[2])):
-        with TemporaryDirectory() as place:
-            if (problem := problem_of(Path(place), number)) is not None:
-                print(f"seed {number}: {problem}", flush=True)
+        for history in (problem_of, around_closes):
+            with TemporaryDirectory() as place:
+                if (problem := history(Path(place), number)) is not None:
+                    print(f"seed {number}, {history.args[0].__name__}: {problem}", flush=True)
     print(f"seeds {sys.argv[1]} to {sys.argv[2]} are done")
