@@ -41,6 +41,17 @@ def test_a_primary_that_no_row_names_is_written_once_it_is_old_enough(tmp_path: 
     assert found.up_to_us == world.progress().up_to_us == (NOON_US + HOUR_US) // HOUR_US * HOUR_US
 
 
+def test_primaries_of_rows_that_others_took_are_not_written(tmp_path: Path) -> None:  # R4, E12
+    world = UnmatchedWorld(tmp_path)
+    world.queries("q1", "q2")
+    world.clicks(("a", "q1"))
+    world.go_on(DAY_US + HOUR_US)
+    world.table().load().delete("_event_id = 'a'")
+    world.go_on(DAY_US + 2 * HOUR_US)  # a release has what is there now
+    assert "was changed by others" in world.look().held_back
+    assert world.unmatched_ids() == []
+
+
 def test_a_new_epoch_writes_nothing_again(tmp_path: Path) -> None:
     stories.a_new_epoch_goes_on_where_the_old_one_was(UnmatchedWorld(tmp_path))
 
