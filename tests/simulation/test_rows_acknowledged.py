@@ -13,11 +13,14 @@ from photon.dispatcher.table_answers import TableAnswers
 from photon.health import foreign_commits
 from photon.process.faults import ACKNOWLEDGE_FAULT_POINTS
 from photon.registry import taken_rows
+from photon.registry.entry import NO_HASHES
 from photon.registry.errors import RegistryMismatch
+from photon.registry.holds import HashSet
 from photon.storage.delta import LakeUnavailable
 from photon.upkeep import acknowledged_rows
 from photon.upkeep.acknowledged_rows import AcknowledgedRows, plan_acknowledgement_of_rows
 from photon.upkeep.plans import carry_out
+from photon.upkeep.retire import plan_retire
 from tests.simulation.catching import caught_by_story
 from tests.simulation.foreign_stories import BACK
 from tests.simulation.hold_stories import HOME
@@ -139,6 +142,31 @@ def test_a_registry_of_before_is_noticed(tmp_path: Path) -> None:
     world.forget()
     with pytest.raises(RegistryMismatch, match="photon registry refill"):
         a_duplicate(world)
+
+
+def a_lake_is_gone_for_good(world: Copied) -> None:
+    """East is retired without its lake, so that west joins again what was its."""
+    shutil.rmtree(world.folder / "lake" / "east")
+    world.forget()
+    plan_retire(world.pipeline, world.reader(), "east", True).apply()
+    recover_all(world)
+    world.join("west")
+    assert world.joined_ids() == ["c2"], BACK
+
+
+def test_a_lake_that_is_gone_brings_nothing_back(world: Copied) -> None:
+    a_lake_is_gone_for_good(world)
+    world.clicks(("c1", "q1"), datacenter="west")
+    world.join("west")
+    assert world.joined_ids() == ["c2"], BACK
+
+
+def test_who_frees_all_of_a_lake_that_is_gone_is_caught(
+    world: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("photon.upkeep.retire.listed", lambda *_: HashSet(NO_HASHES))
+    monkeypatch.setattr("photon.verification.scope.listed", lambda *_: HashSet(NO_HASHES))
+    caught_by_story(partial(a_lake_is_gone_for_good, world), because=BACK)
 
 
 # -- the acknowledgement itself

@@ -85,6 +85,13 @@ def test_what_is_acknowledged_stays_away_and_all_is_verified(pipeline: Path) -> 
     assert joined(pipeline) == ["c2"]
 
 
+def test_a_verification_that_goes_on_from_kept_results_goes_by_the_list_too(pipeline: Path) -> None:
+    assert photon("verify", pipeline, "--record").exit_code == 1
+    told("acknowledge", pipeline, "east", "--rows")
+    for _ in range(2):
+        assert told("verify", pipeline, "--record")["east"]["joined"] == 3
+
+
 def test_a_query_says_that_others_took_rows(pipeline: Path) -> None:
     with (pipeline.parent / "logs" / "clicks.csv").open("a") as log:
         log.write("c4,q2,1700086402\n")
