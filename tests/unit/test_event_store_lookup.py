@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -223,6 +224,37 @@ def test_equal_hashes_are_told_apart_by_the_id_itself(
     keys = ["b", "c", "a"]
     assert world.look_up(*keys) == [world.truth(key) for key in keys]
     assert not world.answer("c").unanswered.any()
+
+
+def test_thousands_of_ids_of_one_hash_cost_few_lines_and_keep_nobody_else_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Crafted ids: those that can't be told apart wait, and none gets another one's event."""
+    crafted = [f"crafted{number}" for number in range(4_000)]
+
+    def collide(ids):
+        return np.array(
+            [7 if text.startswith("crafted") else crc32(text.encode()) for text in ids.to_pylist()], np.uint64
+        )
+
+    for module in ("indexing", "logs"):
+        monkeypatch.setattr(f"photon.event_store.{module}.hash_ids", collide)
+    read: list[int] = []
+    read_lines = scattered.read_lines
+
+    def noting(logs, files, lines):
+        read.append(len(lines.files))
+        return read_lines(logs, files, lines)
+
+    monkeypatch.setattr("photon.event_store.logs.read_lines", noting)
+    world.write(1, [(text, NOW_US) for text in (*crafted, "good")])
+    world.index()
+    answer = world.answer(*crafted, "good")
+    ids = [event and event.id for event in found(answer)]
+    assert ids[-1] == "good"
+    assert all(got in (None, text) for got, text in zip(ids, crafted, strict=False))
+    assert all(waits for waits, got in zip(answer.unanswered.tolist(), ids, strict=True) if got is None)
+    assert sum(read) <= 100
 
 
 def test_an_id_that_the_line_writes_with_escapes_is_found(world: World) -> None:
