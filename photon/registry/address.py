@@ -13,7 +13,7 @@ LOCAL_REGION = "local"  # a local server wants a key and takes any
 
 @dataclass(frozen=True, slots=True)
 class EndpointAddress:
-    """One store: the URL of a server, or the folder of a local one that is started on demand."""
+    """One store: the URL of a server, or the folder of a local registry's file."""
 
     where: str | Path
     region: str = LOCAL_REGION

@@ -32,7 +32,7 @@ from photon.registry.stores.copies import (
     Promised,
     Refused,
 )
-from photon.registry.stores.endpoint import Counted, StoreSize
+from photon.registry.stores.endpoint import StoreSize, ValueCount
 
 # `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: see `Copy`.
 # `n`: the number of a sign of life, which has no other of them.
@@ -178,7 +178,7 @@ class DynamoStore:
 
         return self._call("describe_table", read, TableName=self.table)
 
-    def count(self, ledger: str, below: int, most_pages: int) -> Counted | NoReply:
+    def count(self, ledger: str, below: int, most_pages: int) -> ValueCount | NoReply:
         found, after = 0, dict[str, Any]()
         for _ in range(most_pages):
             page = self._call(
@@ -197,9 +197,9 @@ class DynamoStore:
                 return page
             found += page[0]
             if page[1] is None:
-                return Counted(0, found)
+                return ValueCount(0, found)
             after = {"ExclusiveStartKey": page[1]}
-        return Counted(int(after["ExclusiveStartKey"]["s"]["N"]), found)
+        return ValueCount(int(after["ExclusiveStartKey"]["s"]["N"]), found)
 
     def endings(self, first: Key) -> Endings | NoReply:
         """The checksums of a ledger's values from a position on, as many as one page has."""

@@ -32,7 +32,7 @@ class StoreSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ValueCount:
     """How many positions from `first` on have a value; 0: all of the ledger was looked through."""
 
     first: int
@@ -52,7 +52,7 @@ class UpkeepStore(Store, Protocol):
         """How much it has, by its own count."""
         ...
 
-    def count(self, ledger: str, below: int, most_pages: int) -> Counted | NoReply:
+    def count(self, ledger: str, below: int, most_pages: int) -> ValueCount | NoReply:
         """How many of the last positions below this one have a value, in at most so many pages."""
         ...
 

@@ -8,12 +8,13 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 from photon.process.mounts import file_system_of, is_of_network, mounts_here
+from photon.process.operating_system import PRIVATE_FILE, private_file, private_folder
 from photon.process.readable import readable
 from photon.registry.stores.sqlite.lock import Missed, alone_in
 from photon.registry.stores.sqlite.problems import (
@@ -30,6 +31,7 @@ from photon.registry.stores.sqlite.problems import (
     out_of_memory,
     replaced,
 )
+from photon.storage.sync import sync
 
 T = TypeVar("T")
 Inode = tuple[int, int]
@@ -96,7 +98,7 @@ class RegistryFile:
         if self.exists():
             return
         with self._errors():
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self.folder)
             _refuse_network(self.folder, os.stat(self.folder).st_dev)
             with alone_in(self.folder, time.monotonic() + seconds):
                 if not self.exists():
@@ -108,11 +110,12 @@ class RegistryFile:
         with self._turn(seconds) as inode:
             with closing(self._opened(inode)) as connection:
                 connection.execute("SELECT count(*) FROM stores").fetchone()  # undoes what a kill left
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self.path.open("rb") as source, open(copy, "xb", opener=_for_us) as target:
+            private_folder(folder)
+            private = partial(os.open, mode=PRIVATE_FILE)
+            with self.path.open("rb") as source, open(copy, "xb", opener=private) as target:
                 shutil.copyfileobj(source, target)
-        _sync(copy)
-        _sync(folder)
+        sync(copy)
+        sync(folder)
         return copy
 
     # -- one transaction
@@ -195,22 +198,10 @@ def _make(path: Path) -> None:
     unfinished = path.with_suffix(".unfinished")
     for left in path.parent.glob(f"{unfinished.name}*"):  # by who was killed here
         left.unlink()
-    open(unfinished, "xb", opener=_for_us).close()
+    private_file(unfinished)
     with closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
         connection.executescript(SCHEMA)
-    _sync(unfinished)
+    sync(unfinished)
     unfinished.rename(path)
     for folder in (path.parent, path.parent.parent):
-        _sync(folder)
-
-
-def _for_us(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(folder)

@@ -21,7 +21,7 @@ from photon.registry.stores.copies import (
     Promised,
     Refused,
 )
-from photon.registry.stores.endpoint import Counted, StoreSize
+from photon.registry.stores.endpoint import StoreSize, ValueCount
 from photon.registry.stores.sqlite.file import RegistryFile
 from photon.registry.stores.sqlite.problems import NoAnswer
 
@@ -151,7 +151,7 @@ class SqliteStore:
 
         return self._ask(read)
 
-    def count(self, ledger: str, below: int, most_pages: int) -> Counted | NoReply:
+    def count(self, ledger: str, below: int, most_pages: int) -> ValueCount | NoReply:
         found, first = 0, below
         for _ in range(most_pages):
             end, first = first, max(0, first - COUNTED_AT_ONCE)
@@ -165,7 +165,7 @@ class SqliteStore:
             found += some
             if first == 0:
                 break
-        return Counted(first, found)
+        return ValueCount(first, found)
 
     # -- transactions
 
