@@ -32,8 +32,6 @@ SETTLED = "event long, key long, file int, offset long, hour_us long, class stri
 UNSETTLED = "file int, offset long, run int"  # looked at again by a run: older results no longer count
 OPEN = "event long, file int, offset long"  # without a place: a row whose event is in no log
 FINDINGS = "kind string, event long, known_us long"
-# Without a kind: nobody can tell whether the event is a finding.
-QUESTIONS = "datacenter string, kind string, event_id string, known_us long"
 PRIMARIES = "key long, file int, offset long, time_us long, run int"  # no key: the line is no record
 # Records of these classes are settled. So are joined ones whose rows are right. Others are read each time.
 FINAL = ("joined_elsewhere", "duplicates", "filtered", "skipped", "unjoinable", "too_old", "dead_letters")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +42,11 @@ def operand(value: object) -> str:
     return value.sql if isinstance(value, LocalColumn) else literal(value)
 
 
+def _between(operator: str) -> Callable[[LocalColumn, object], LocalColumn]:
+    """Put an operator between a column, and another one or a value."""
+    return lambda column, other: LocalColumn(f"({column.sql} {operator} {operand(other)})")
+
+
 class LocalColumn:
     """An expression; `name`: under which it is selected, None: under one of its own."""
 
@@ -57,55 +63,24 @@ class LocalColumn:
         within = "".join(f"{quoted(part)}." for part in path)
         return LocalColumn(f"{within}*") if last == "*" else LocalColumn(within + quoted(last), last)
 
-    def _with(self, operator: str, other: object) -> LocalColumn:
-        return LocalColumn(f"({self.sql} {operator} {operand(other)})")
-
-    def __eq__(self, other: object) -> LocalColumn:  # type: ignore[override]
-        return self._with("=", other)
-
-    def __ne__(self, other: object) -> LocalColumn:  # type: ignore[override]
-        return self._with("<>", other)
-
+    __eq__ = _between("=")  # type: ignore[assignment]
+    __ne__ = _between("<>")  # type: ignore[assignment]
+    __lt__ = _between("<")
+    __le__ = _between("<=")
+    __gt__ = _between(">")
+    __ge__ = _between(">=")
+    __and__ = _between("AND")
+    __or__ = _between("OR")
+    __add__ = _between("+")
+    __sub__ = _between("-")
+    __mul__ = _between("*")
+    __truediv__ = _between("/")
+    bitwiseAND = _between("&")
+    bitwiseOR = _between("|")
     __hash__ = None  # type: ignore[assignment]
-
-    def __lt__(self, other: object) -> LocalColumn:
-        return self._with("<", other)
-
-    def __le__(self, other: object) -> LocalColumn:
-        return self._with("<=", other)
-
-    def __gt__(self, other: object) -> LocalColumn:
-        return self._with(">", other)
-
-    def __ge__(self, other: object) -> LocalColumn:
-        return self._with(">=", other)
-
-    def __and__(self, other: object) -> LocalColumn:
-        return self._with("AND", other)
-
-    def __or__(self, other: object) -> LocalColumn:
-        return self._with("OR", other)
-
-    def __add__(self, other: object) -> LocalColumn:
-        return self._with("+", other)
-
-    def __sub__(self, other: object) -> LocalColumn:
-        return self._with("-", other)
-
-    def __mul__(self, other: object) -> LocalColumn:
-        return self._with("*", other)
-
-    def __truediv__(self, other: object) -> LocalColumn:
-        return self._with("/", other)
 
     def __invert__(self) -> LocalColumn:
         return LocalColumn(f"(NOT {self.sql})")
-
-    def bitwiseAND(self, other: object) -> LocalColumn:
-        return self._with("&", other)
-
-    def bitwiseOR(self, other: object) -> LocalColumn:
-        return self._with("|", other)
 
     def isNull(self) -> LocalColumn:
         return LocalColumn(f"({self.sql} IS NULL)")

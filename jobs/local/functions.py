@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jobs.local.columns import LocalCase, LocalColumn, literal, quoted
@@ -18,8 +19,14 @@ def _sql(*columns: LocalColumn | str) -> str:
     return ", ".join(_column(one).sql for one in columns)
 
 
-def _call(function: str, *columns: LocalColumn | str) -> LocalColumn:
-    return LocalColumn(f"{function}({_sql(*columns)})")
+def _call(function: str) -> Callable[..., LocalColumn]:
+    """Call a function of DuckDB that takes the same columns."""
+    return lambda *columns: LocalColumn(f"{function}({_sql(*columns)})")
+
+
+def _written(sql: str) -> Callable[..., LocalColumn]:
+    """Put each column into its place in this text."""
+    return lambda *columns: LocalColumn(sql.format(*map(_sql, columns)))
 
 
 class LocalFunctions:
@@ -38,9 +45,7 @@ class LocalFunctions:
         sql = value.sql if isinstance(value, LocalColumn) else literal(value)
         return LocalCase(f"WHEN {condition.sql} THEN {sql}")
 
-    @staticmethod
-    def coalesce(*columns: LocalColumn | str) -> LocalColumn:
-        return _call("coalesce", *columns)
+    coalesce = _call("coalesce")
 
     @staticmethod
     def struct(*columns: LocalColumn | str) -> LocalColumn:
@@ -58,13 +63,8 @@ class LocalFunctions:
 
     # -- of one row
 
-    @staticmethod
-    def abs(column: LocalColumn | str) -> LocalColumn:
-        return _call("abs", column)
-
-    @staticmethod
-    def floor(column: LocalColumn | str) -> LocalColumn:
-        return LocalColumn(f"CAST(floor({_sql(column)}) AS BIGINT)")
+    abs = _call("abs")
+    floor = _written("CAST(floor({}) AS BIGINT)")
 
     @staticmethod
     def concat(*columns: LocalColumn | str) -> LocalColumn:
@@ -80,101 +80,39 @@ class LocalFunctions:
     def format_string(form: str, *columns: LocalColumn | str) -> LocalColumn:
         return LocalColumn(f"printf({literal(form)}, {_sql(*columns)})")
 
-    @staticmethod
-    def split_part(text: LocalColumn, separator: LocalColumn, number: LocalColumn) -> LocalColumn:
-        return _call("split_part", text, separator, number)
-
-    @staticmethod
-    def unix_micros(time: LocalColumn | str) -> LocalColumn:
-        return _call("epoch_us", time)
-
-    @staticmethod
-    def timestamp_micros(micros: LocalColumn | str) -> LocalColumn:
-        return _call("make_timestamp", micros)
+    split_part = _call("split_part")
+    unix_micros = _call("epoch_us")
+    timestamp_micros = _call("make_timestamp")
 
     @staticmethod
     def date_format(time: LocalColumn, form: str) -> LocalColumn:
         return LocalColumn(f"strftime({time.sql}, {literal(_DATES[form])})")
 
-    @staticmethod
-    def xxhash64(column: LocalColumn | str) -> LocalColumn:
-        return _call("xxhash64", column)
+    xxhash64 = _call("xxhash64")
 
     # -- of lists
 
-    @staticmethod
-    def size(values: LocalColumn | str) -> LocalColumn:
-        return _call("len", values)
-
-    @staticmethod
-    def element_at(values: LocalColumn, position: LocalColumn) -> LocalColumn:
-        return LocalColumn(f"({values.sql})[{position.sql}]")
-
-    @staticmethod
-    def array_contains(values: LocalColumn | str, value: LocalColumn) -> LocalColumn:
-        return _call("list_contains", values, value)
-
-    @staticmethod
-    def array_remove(values: LocalColumn | str, value: LocalColumn) -> LocalColumn:
-        return LocalColumn(f"list_filter({_sql(values)}, lambda one: one <> {value.sql})")
-
-    @staticmethod
-    def array_except(values: LocalColumn | str, without: LocalColumn | str) -> LocalColumn:
-        return LocalColumn(
-            f"list_filter({_sql(values)}, lambda one: NOT list_contains({_sql(without)}, one))"
-        )
-
-    @staticmethod
-    def sort_array(values: LocalColumn) -> LocalColumn:
-        return LocalColumn(f"list_sort({values.sql}, 'ASC', 'NULLS FIRST')")
-
-    @staticmethod
-    def explode(values: LocalColumn) -> LocalColumn:
-        return _call("unnest", values)
+    size = _call("len")
+    element_at = _written("({})[{}]")
+    array_contains = _call("list_contains")
+    array_remove = _written("list_filter({}, lambda one: one <> {})")
+    array_except = _written("list_filter({}, lambda one: NOT list_contains({}, one))")
+    sort_array = _written("list_sort({}, 'ASC', 'NULLS FIRST')")
+    explode = _call("unnest")
 
     # -- of many rows
 
     @staticmethod
     def count(column: LocalColumn | str) -> LocalColumn:
-        return LocalColumn("count(*)") if column == "*" else _call("count", column)
+        return LocalColumn("count(*)") if column == "*" else LocalColumn(f"count({_sql(column)})")
 
-    @staticmethod
-    def count_if(condition: LocalColumn) -> LocalColumn:
-        return LocalColumn(f"count(*) FILTER (WHERE {condition.sql})")
-
-    @staticmethod
-    def count_distinct(column: LocalColumn | str) -> LocalColumn:
-        return LocalColumn(f"count(DISTINCT {_sql(column)})")
-
-    @staticmethod
-    def sum(column: LocalColumn | str) -> LocalColumn:
-        return LocalColumn(f"CAST(sum({_sql(column)}) AS BIGINT)")
-
-    @staticmethod
-    def min(column: LocalColumn | str) -> LocalColumn:
-        return _call("min", column)
-
-    @staticmethod
-    def max(column: LocalColumn | str) -> LocalColumn:
-        return _call("max", column)
-
-    @staticmethod
-    def first(column: LocalColumn | str) -> LocalColumn:
-        return _call("first", column)
-
-    @staticmethod
-    def min_by(column: LocalColumn | str, by: LocalColumn | str) -> LocalColumn:
-        return _call("min_by", column, by)
-
-    @staticmethod
-    def bit_or(column: LocalColumn | str) -> LocalColumn:
-        return _call("bit_or", column)
-
-    @staticmethod
-    def collect_list(column: LocalColumn) -> LocalColumn:
-        return LocalColumn(f"coalesce(list({column.sql}) FILTER (WHERE {column.sql} IS NOT NULL), [])")
-
-    @staticmethod
-    def collect_set(column: LocalColumn | str) -> LocalColumn:
-        sql = _sql(column)
-        return LocalColumn(f"coalesce(list(DISTINCT {sql}) FILTER (WHERE {sql} IS NOT NULL), [])")
+    count_if = _written("count(*) FILTER (WHERE {})")
+    count_distinct = _written("count(DISTINCT {})")
+    sum = _written("CAST(sum({}) AS BIGINT)")
+    min = _call("min")
+    max = _call("max")
+    first = _call("first")
+    min_by = _call("min_by")
+    bit_or = _call("bit_or")
+    collect_list = _written("coalesce(list({0}) FILTER (WHERE {0} IS NOT NULL), [])")
+    collect_set = _written("coalesce(list(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL), [])")
