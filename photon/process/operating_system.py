@@ -38,11 +38,6 @@ def is_stopped(process: int) -> bool:
     return state_of(process) in STOPPED
 
 
-def is_held(process: int) -> bool:
-    """Whether the process is stopped, or waits for a disk: a slow one is neither."""
-    return state_of(process) in (*STOPPED, ON_DISK)
-
-
 def what_ends(process: int) -> str:
     """How to end a process of this machine, or to have it go on."""
     state = state_of(process)

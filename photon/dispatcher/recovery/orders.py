@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from photon.errors import FormatTooNew
 from photon.process.faults import fault_point
 from photon.state.outcomes import OUTCOME_CLASSES, Counts, OutcomeClass
+from photon.storage.store import content
 from photon.storage.sync import sync, write_synced
 from photon.tokens import Occurrence, new_id
 
@@ -59,15 +60,11 @@ def write_order(state: Path, epoch: str, completed: int, why: str, records: Sequ
     """Leave an order for the dispatcher of this state folder, durably. OSError."""
     order = Order(new_id(), epoch, completed, why, tuple(records))
     text, folder = order_to_json(order).encode(), state / FOLDER
-
-    def write(sink: BinaryIO) -> None:
-        sink.write(text)
-
     folder.mkdir(exist_ok=True)
     _remove_abandoned(folder)
     target = folder / f"{completed:010}-{order.order_id}{SUFFIX}"
     unfinished = target.with_name(target.name + UNFINISHED)
-    write_synced(unfinished, write)
+    write_synced(unfinished, content(text))
     fault_point("order.before_rename")
     unfinished.replace(target)
     sync(folder)

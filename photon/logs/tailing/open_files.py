@@ -18,6 +18,7 @@ from photon.logs.discovery import FoundFile, is_text, stat_file, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, written_bytes
 from photon.process.clock import MICROSECONDS
+from photon.storage.sync import sync
 
 MOST_HELD = 256  # files held; a process may have 1,024 open where nobody has changed that
 LINGERS_US = 60 * MICROSECONDS  # a file without a name may have a writer for so long since it grew last
@@ -260,7 +261,7 @@ class OpenFiles:
             raise
         if is_new:
             target.replace(copy)
-            _sync_folder(self._kept_in)
+            sync(self._kept_in)
             log.info("a log file has lost its name: its %d bytes are copied to %s", at, copy)
 
     def _copy_of(self, tracked: TrackedFile) -> Path:
@@ -295,11 +296,3 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return -1
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

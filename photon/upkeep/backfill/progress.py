@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from photon.errors import FormatTooNew, UserError
 from photon.process.operating_system import HeldByAnother, held_alone
+from photon.storage.store import content
 from photon.storage.sync import sync, write_synced
 from photon.tokens import new_id
 from photon.upkeep.backfill.messages import Tally
@@ -81,10 +81,7 @@ class Progress:
         clear(folder)
         text = json.dumps({"format": RUN_FORMAT, "run": new_id(), **wanted}).encode()
 
-        def write(sink: BinaryIO) -> None:
-            sink.write(text)
-
-        write_synced(folder / RUN, write)
+        write_synced(folder / RUN, content(text))
         sync(folder)
         return cls(folder, json.loads(text)["run"], [], False)
 

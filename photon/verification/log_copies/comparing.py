@@ -122,7 +122,6 @@ class ComparedCopies:
     lacks: tuple[Lack, ...] = ()
     own_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # sizes by datacenter and path
     hours: int = 0  # hours whose digests differ
-    not_readable: tuple[Hour, ...] = ()  # those of them whose logs can't be read again
     problems: tuple[str, ...] = ()  # why a copy was left out
 
     def added_to(self, report: VerificationReport, most: int) -> VerificationReport:
@@ -176,7 +175,6 @@ def compare_copies(
             for name, one in known.items()
         },
         hours=len(suspects),
-        not_readable=tuple(sorted(gone)),
         problems=tuple(
             f"{name}: its copy of the logs is not compared: {one.problem}"
             for name, one in known.items()
