@@ -1,6 +1,6 @@
 """One sensor for a registry with endpoints of its own: it tells soon when one of them is not well.
 
-A local registry is started on demand by whoever needs it, so there is nothing to watch.
+A local registry is a file of this machine, so there is nothing to watch.
 """
 
 from __future__ import annotations
