@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from photon.logs.discovery import FileProblem, FoundFile, Scan, strip_gz
+from photon.logs.discovery import FileProblem, FoundFile, Scan, Unseen, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.source import problem_of
 from photon.logs.tailing.contents import Contents
@@ -115,17 +115,11 @@ def miss(
     """
     withheld = _traces(look.withheld)
     seen = _traces(found.files if numbers else ())
-    # A link to nothing holds back what it may lead to (D11), but its log was there: it went, or was renamed.
-    links = {one.path for one in found.unseen if one.kind == "link"}
     for number in numbers:
         file = look.files[number]
         traces = {file.file.inode, strip_gz(file.file.path)}
-        unreadable = any(
-            _is_below(file.file.path, problem.path)
-            for problem in look.problems
-            if not (problem.path == file.file.path and problem.path in links)
-        )
-        if file.state != "open" or unreadable or withheld & traces or number in look.awaited:
+        is_behind = any(_may_hide(one, file.file.path) for one in found.unseen)
+        if file.state != "open" or is_behind or withheld & traces or number in look.awaited:
             continue
         look.missing.add(number)
         if look.final or number in before:
@@ -144,8 +138,13 @@ def _traces(found: Iterable[FoundFile]) -> set[int | str]:
     return {trace for file in found for trace in (file.inode, strip_gz(file.path))}
 
 
-def _is_below(path: str, folder: str) -> bool:
-    return folder == "." or path == folder or path.startswith(folder + "/")
+def _may_hide(unseen: Unseen, path: str) -> bool:
+    """Whether a file may be there still: itself, or a folder or link above it, could not be looked at.
+
+    A link that leads to nothing at its own path does not hide it: its log went, or was renamed.
+    """
+    is_above = unseen.path == "." or path.startswith(unseen.path + "/")
+    return is_above or (unseen.kind == "file" and unseen.path == path)
 
 
 def vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[FileProblem]:
