@@ -40,8 +40,7 @@ class SparkResource(LazyPySparkResource):
         if self._spark_session is None or not is_alive(self._spark_session):
             settings = {key: str(value) for key, value in self.spark_config.items()}
             self._spark_session = build(pipeline.on_spark(self.master or None, settings))
-        session: SparkSession = self._spark_session
-        return session
+        return self._spark_session
 
     def stop(self) -> None:
         """Stop the session, if there is one. Who must not be interrupted in this calls it itself."""

@@ -63,8 +63,7 @@ class PlausibleTimes:
 
     def among(self, times_us: Ints) -> npt.NDArray[np.bool_]:
         """Which of these times lie between them."""
-        is_among: npt.NDArray[np.bool_] = (self.first_us <= times_us) & (times_us <= self.last_us)
-        return is_among
+        return (self.first_us <= times_us) & (times_us <= self.last_us)
 
     def latest(self, files: npt.NDArray[Any], times_us: Ints) -> dict[int, int]:
         """The latest of the events of each file that lie between these times, by file number."""

@@ -72,8 +72,7 @@ class Decisions:
 
     def undecided(self) -> Ints:
         """The records that nothing was decided on."""
-        left: Ints = self.events.rows[self.is_open(self.events.rows)]
-        return left
+        return self.events.rows[self.is_open(self.events.rows)]
 
     def dead_letters(self, reasons: Mapping[int, str]) -> None:
         """Make records dead letters, each for its reason."""
@@ -216,8 +215,7 @@ class Decisions:
 def at_home(hashes: Hashes, register: Register, among: frozenset[str]) -> Mask:
     """Whether the home of each id is one of these datacenters."""
     homes, of_id = _homes(hashes, register)
-    is_there: Mask = np.array([home in among for home in homes], bool)[of_id]
-    return is_there
+    return np.array([home in among for home in homes], bool)[of_id]
 
 
 def count_by_home(hashes: Hashes, register: Register) -> Counter[str]:

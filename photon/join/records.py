@@ -54,18 +54,15 @@ class Records:
 
     @cached_property
     def file_numbers(self) -> npt.NDArray[np.int32]:
-        numbers: npt.NDArray[np.int32] = self._column("_file")
-        return numbers
+        return self._column("_file")
 
     @cached_property
     def offsets_bytes(self) -> Ints:
-        offsets_bytes: Ints = self._column("_offset")
-        return offsets_bytes
+        return self._column("_offset")
 
     @cached_property
     def times_us(self) -> Ints:
-        times_us: Ints = self._column("_time_us")
-        return times_us
+        return self._column("_time_us")
 
     @cached_property
     def path_ranks(self) -> Ints:
@@ -73,13 +70,11 @@ class Records:
         numbers, file_of = np.unique(self.file_numbers, return_inverse=True)
         paths = [self.files[number].path for number in numbers.tolist()]
         rank_of = {path: rank for rank, path in enumerate(sorted(set(paths)))}
-        ranks: Ints = np.array([rank_of[path] for path in paths], np.int64)[file_of]
-        return ranks
+        return np.array([rank_of[path] for path in paths], np.int64)[file_of]
 
     @cached_property
     def is_retry(self) -> Mask:
-        is_retry: Mask = self._column("is_retry")
-        return is_retry
+        return self._column("is_retry")
 
     @cached_property
     def is_gone(self) -> Mask:
@@ -89,13 +84,11 @@ class Records:
 
     @cached_property
     def is_final(self) -> Mask:
-        is_final: Mask = self._column("final")
-        return is_final
+        return self._column("final")
 
     @cached_property
     def is_ordered(self) -> Mask:
-        is_ordered: Mask = self._column("is_ordered")
-        return is_ordered
+        return self._column("is_ordered")
 
     @cached_property
     def was_left(self) -> Mask:
@@ -103,8 +96,9 @@ class Records:
         was_left: Mask = self.is_retry & ~self.is_ordered & (self._column("attempts") == 0)
         return was_left
 
-    def _column(self, name: str) -> Any:
-        return self.table[name].to_numpy()
+    def _column(self, name: str) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = self.table[name].to_numpy()
+        return found
 
     def of(self, name: str, rows: Ints) -> pa.Array:
         """One column of some records; a record whose bytes are gone has none of them."""
@@ -216,8 +210,7 @@ class Events:
 
     def of(self, rows: Ints) -> Ints:
         """The event of each of these records."""
-        events: Ints = self.event_of_row[self.place_of[rows]]
-        return events
+        return self.event_of_row[self.place_of[rows]]
 
     def first_of_each(self, rows: Ints) -> Ints:
         """Indices of `rows`, in their order: of several records of an event the one that comes first."""

@@ -160,8 +160,7 @@ class HashSet:
 
     def has(self, some: Hashes) -> Mask:
         """Which of these are among them."""
-        among: Mask = self._run.find(some) >= 0
-        return among
+        return self._run.find(some) >= 0
 
     def rows(self, some: Hashes) -> npt.NDArray[np.intp]:
         """For each of these its row among them, or -1."""

@@ -50,8 +50,7 @@ class Found:
 
     def are(self, *holds: Hold) -> Mask:
         """Which of the ids are held so."""
-        found: Mask = np.isin(self.codes, holds)
-        return found
+        return np.isin(self.codes, holds)
 
     def holder(self, index: int) -> Claimant:
         """Who holds the id with this index."""

@@ -96,8 +96,7 @@ class _OpenFile:
         return at_bytes
 
     def tell(self) -> int:
-        at_bytes: int = getattr(self.place, "at_bytes", 0)
-        return at_bytes
+        return getattr(self.place, "at_bytes", 0)
 
     def read(self, size_bytes: int = -1) -> bytes:
         """OSError, also for a file that is shorter than the table's log says."""

@@ -57,8 +57,7 @@ def _first_of_each(
     by = pc.sort_indices(pa.table(list(order), names), [(name, "ascending") for name in names]).to_numpy()
     codes = keys.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     _, first = np.unique(codes[by], return_index=True)
-    rows: npt.NDArray[np.int64] = np.sort(by[first]).astype(np.int64)
-    return rows
+    return np.sort(by[first]).astype(np.int64)
 
 
 def _looked_up(letters: pa.Table, latest: pa.Table) -> pa.Array:

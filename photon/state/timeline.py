@@ -152,8 +152,7 @@ class EpochTimeline:
         """
         at = np.searchsorted(self.batches, batches)
         padded = np.append(self.readable_us, UNKNOWN_US)
-        found: Ints = padded[at]
-        return found
+        return padded[at]
 
     def first_batch_since(self, time_us: int) -> int:
         """No batch before this one could be read only after that time; 0 if nobody knows."""

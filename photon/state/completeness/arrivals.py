@@ -39,8 +39,7 @@ class Arrivals:
         """How many records lie before each time, as far as whole minutes tell."""
         minutes = np.array(sorted(self.records), np.int64)
         sums = np.cumsum([0, *(self.records[minute] for minute in minutes.tolist())])
-        found: Ints = sums[np.searchsorted(minutes, times_us // MINUTE_US)]
-        return found
+        return sums[np.searchsorted(minutes, times_us // MINUTE_US)]
 
 
 def _is_passed(minute: int, read_up_to_us: int | None) -> bool:

@@ -98,8 +98,7 @@ class ListedSegment:
         self.touched.update(pages_of(rows))
 
     def rows_in(self, *states: State) -> Rows:
-        rows: Rows = np.flatnonzero(np.isin(self.states, states))
-        return rows
+        return np.flatnonzero(np.isin(self.states, states))
 
     def end_of_due(self, now_us: int) -> int:
         """How many records have their time behind them."""

@@ -88,8 +88,7 @@ def due_us(codes: Codes, attempts: Ints, pipeline: Pipeline, now_us: int, rng: n
 def held_us(ages_us: Ints, recovery: Recovery) -> Ints:
     """The waits of records whose events another datacenter holds: by their ages, so that they double."""
     longest_us = max(HELD_DELAY_US, microseconds(recovery.silent_after))
-    waits: Ints = np.clip(ages_us, HELD_DELAY_US, longest_us)
-    return waits
+    return np.clip(ages_us, HELD_DELAY_US, longest_us)
 
 
 def backoff_us(attempts: Ints, retry: Retry, rng: np.random.Generator) -> Ints:
@@ -102,13 +101,11 @@ def backoff_us(attempts: Ints, retry: Retry, rng: np.random.Generator) -> Ints:
     doublings = np.clip(attempts.astype(np.float64) - 1, 0, _MOST_DOUBLINGS)
     first_us = microseconds(FIRST_DELAY)
     delays = np.minimum(first_us * 2**doublings, max(first_us, longest_us))
-    waits: Ints = np.rint(delays * rng.uniform(1 - _JITTER, 1 + _JITTER, len(attempts))).astype(np.int64)
-    return waits
+    return np.rint(delays * rng.uniform(1 - _JITTER, 1 + _JITTER, len(attempts))).astype(np.int64)
 
 
 def together_us(now_us: int, waits_us: Ints) -> Ints:
     """When records are due after these waits: up to an eighth later, at times that they share with others."""
     steps_us = np.exp2(np.floor(np.log2(np.maximum(waits_us, 1) / _STEPS_OF_A_WAIT))).astype(np.int64)
     steps_us = np.where(steps_us < _LEAST_STEP_US, 1, steps_us)
-    due: Ints = -(-(now_us + waits_us) // steps_us) * steps_us
-    return due
+    return -(-(now_us + waits_us) // steps_us) * steps_us

@@ -217,13 +217,11 @@ class WaitingIndex:
     @cached_property
     def due_us(self) -> Rows:
         """In ascending order: the rows are in it."""
-        due: Rows = self._numbers("due_us")
-        return due
+        return self._numbers("due_us")
 
     @cached_property
     def reasons(self) -> Codes:
-        codes: Codes = self._numbers("reason")
-        return codes
+        return self._numbers("reason")
 
     @cached_property
     def files(self) -> npt.NDArray[np.int32]:
@@ -253,8 +251,7 @@ class WaitingIndex:
 
     def rows_of_event(self, event_id: str) -> Rows:
         """The records of an event."""
-        rows: Rows = np.flatnonzero(pc.equal(_flat(self._table["_id"]), event_id).to_numpy(False))
-        return rows
+        return np.flatnonzero(pc.equal(_flat(self._table["_id"]), event_id).to_numpy(False))
 
     def rows_of_keys(self, keys: npt.NDArray[np.uint64]) -> Rows:
         """The records whose key has one of these hashes, which are sorted."""
@@ -277,8 +274,7 @@ def _all_copies(hashes: npt.NDArray[np.uint64], first: Rows) -> Rows:
     ends = np.searchsorted(hashes, hashes[first], side="right")
     counts = ends - first
     copies = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    places: Rows = np.unique(np.repeat(first, counts) + copies)
-    return places
+    return np.unique(np.repeat(first, counts) + copies)
 
 
 def _damage(name: str, error: OSError, path: Location) -> Exception:

@@ -324,5 +324,4 @@ def rows_at(listed: ListedSegment, places: Collection[Occurrence]) -> Rows:
     index = listed.index
     maybe = np.flatnonzero(np.isin(index.offsets_bytes, [each.offset_bytes for each in places]))
     pairs = zip(index.files[maybe].tolist(), index.offsets_bytes[maybe].tolist(), strict=True)
-    rows: Rows = maybe[[Occurrence(*pair) in places for pair in pairs]]
-    return rows
+    return maybe[[Occurrence(*pair) in places for pair in pairs]]

@@ -115,8 +115,7 @@ class MinuteCounts:
 
     def inside(self, joinable_us: Ints) -> npt.NDArray[np.bool_]:
         """Which events became joinable in these minutes."""
-        inside: npt.NDArray[np.bool_] = (joinable_us >= self.first_us) & (joinable_us < self.until_us)
-        return inside
+        return (joinable_us >= self.first_us) & (joinable_us < self.until_us)
 
     def add(self, events: Measured) -> None:
         """Count those of these events that belong here."""
