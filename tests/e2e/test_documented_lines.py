@@ -78,7 +78,10 @@ def marked() -> list[object]:
 
 
 @pytest.mark.parametrize("line", marked())
-def test_an_indented_line_does_what_its_page_says(pipeline: Path, line: str) -> None:
+def test_an_indented_line_does_what_its_page_says(
+    pipeline: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pipeline.parent)  # where a backup goes
     filled = {"PIPELINE": str(pipeline), "NAME": "here", "EVENT_ID": "c1", "URL": "http://127.0.0.1:9"}
     words = [filled.get(word, word) for word in shlex.split(line)]
     if line.startswith(FIRST_AID):
