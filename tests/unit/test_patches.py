@@ -19,6 +19,10 @@ BROKEN_ON_PURPOSE = {
     TESTS / "registry" / "test_exploration.py",
     TESTS / "registry" / "test_frees.py",
     TESTS / "releases" / "test_foreign_carried.py",
+    TESTS / "simulation" / "test_foreign_histories.py",
+    TESTS / "simulation" / "test_reused_histories.py",
+    TESTS / "simulation" / "test_rows_acknowledged.py",
+    TESTS / "simulation" / "test_rows_taken.py",
     TESTS / "simulation" / "whole" / "variants.py",
 }
 # Lower a number when you take a patch away. Never raise one: hand the thing in, or make the condition real.
