@@ -38,7 +38,7 @@ class BatchCloses:
     registry: IdRegistry
     epoch: Epoch
     table: OutputTable
-    others_took: Callable[[], bool]  # whether a missing row may be one that others took (E11)
+    others_took: Callable[[], bool]  # whether a missing row may be one that others took (E12)
     clock: Clock
     meter: Meter
     _through: int = 0  # the last batch that may be closed

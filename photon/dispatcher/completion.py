@@ -232,7 +232,7 @@ class Resolved:
         self.not_compared += not first
 
     def end_without_row(self, record: HeldRecord, hold: OwnHold, before: Collection[str]) -> None:
-        """Count a record of an event whose row others may have taken: it brings no row back (E11)."""
+        """Count a record of an event whose row others may have taken: it brings no row back (E12)."""
         self.ended.add(record.occurrence)
         if not hold.is_own_epoch:
             self.count_inherited(record.event_id, before)
@@ -253,7 +253,7 @@ def resolve(
     duplicate. Without a row: a closed hold is to be freed, and what is not closed yet waits for its close.
     Of an event that nobody holds any more, and that the boundary has passed, an earlier epoch has the row.
     `may_free`: the only records for which a hold is freed, as others took rows; the others end as if the row
-    were there (E11). None: others took none.
+    were there (E12). None: others took none.
     """
     resolved = Resolved()
     for record in sorted(records, key=lambda record: record.occurrence):

@@ -41,12 +41,12 @@ class TableAnswers:
     datacenter: str
     joined: OutputTable
     registry: IdRegistry
-    others_took: Callable[[], bool]  # whether a missing row may be one that others took (E11)
+    others_took: Callable[[], bool]  # whether a missing row may be one that others took (E12)
 
     def resolve(self, batch: int, records: Sequence[HeldRecord]) -> completion.Resolved:
         """Decide on records of events that were claimed here, when `batch` ends, and free what has no row.
 
-        While others may have taken the row, only an order frees (E11). LakeUnavailable.
+        While others may have taken the row, only an order frees (E12). LakeUnavailable.
         """
         if not records:
             return completion.Resolved()

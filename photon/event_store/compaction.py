@@ -73,7 +73,7 @@ def live_events(segments: Sequence[SegmentInfo], live_files: Collection[int]) ->
 
 @dataclass
 class Compacted:
-    """What a merge has met."""
+    """The new segment of a merge, and the reused ids that it met."""
 
     segment: SegmentInfo | None = None  # None: it would be empty
     met: int = 0  # reused ids among all events of the sources

@@ -57,7 +57,7 @@ def judge_foreign_commits(
 def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple[ForeignCommits, ...]:
     lake = pipeline.datacenters[datacenter].lake
     part = newest_part(pipeline, datacenter, retired)
-    known = () if part is None else open_facts(pipeline, datacenter, retired, part)
+    known = open_facts(pipeline, datacenter, retired, part)
     # In a store each listing costs: the join looks.
     behind = _behind(datacenter, lake, part) if isinstance(lake, Path) else ()
     # Of another table in the place of joined rows their own light tells, with another remedy.
@@ -67,7 +67,7 @@ def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple
 
 
 def _behind(datacenter: str, lake: Path, part: Part | None) -> Iterator[ForeignCommits]:
-    """What others have committed since the release was counted; to what no release has yet, at any time."""
+    """Find commits of others since the release was counted; to a table that no release has, all of them."""
     for table in TABLE_COLUMNS:
         known = Commit() if part is None else part.looked.get(table, Commit())
         watch = _watch(lake, datacenter, table)

@@ -30,9 +30,11 @@ def newest_part(pipeline: Pipeline, datacenter: str, retired: Collection[str]) -
 
 
 def open_facts(
-    pipeline: Pipeline, datacenter: str, retired: Collection[str], part: Part
+    pipeline: Pipeline, datacenter: str, retired: Collection[str], part: Part | None
 ) -> tuple[ForeignCommits, ...]:
-    """Those of a part that no verification has ended since."""
+    """Return those of a part that no verification has ended since; none without a release."""
+    if part is None:
+        return ()
     return open_after(part.foreign, copies.clean_release(pipeline, datacenter, retired))
 
 
@@ -47,7 +49,7 @@ def others_took_rows(pipeline: Pipeline, datacenter: str, retired: Collection[st
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
     with lake_errors(f"look for commits of others in the table {table.folder}"):
         part = newest_part(pipeline, datacenter, retired)
-        known = () if part is None else open_facts(pipeline, datacenter, retired, part)
+        known = open_facts(pipeline, datacenter, retired, part)
         looked = Commit() if part is None else part.looked.get(table.name, Commit())
         watch = ForeignCommitWatch(table.folder, datacenter, table.name)
         found = (*known, *watch.look(looked, table.load().version()))

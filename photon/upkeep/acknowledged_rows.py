@@ -105,8 +105,7 @@ def plan_acknowledgement_of_rows(
 
 def _facts(pipeline: Pipeline, datacenter: str) -> tuple[str, ...]:
     with lake_errors(f"read the releases in {pipeline.datacenters[datacenter].lake}"):
-        part = newest_part(pipeline, datacenter, ())
-        found = () if part is None else open_facts(pipeline, datacenter, (), part)
+        found = open_facts(pipeline, datacenter, (), newest_part(pipeline, datacenter, ()))
     return tuple(one.sentence for one in found)
 
 

@@ -1,4 +1,4 @@
-"""Rows that others took stay away until recovery orders them, whatever is read or closed meanwhile (E11)."""
+"""Rows that others took stay away until recovery orders them, whatever is read or closed meanwhile (E12)."""
 
 from __future__ import annotations
 

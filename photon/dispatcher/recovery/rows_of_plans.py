@@ -22,7 +22,7 @@ from photon.storage.tables import OutputTable
 
 
 def rowless_unless_taken(table: OutputTable, others_took: Callable[[], bool]) -> Rowless:
-    """Go by the rows that are there; while others may have taken some, what has none is not free (E11).
+    """Go by the rows that are there; while others may have taken some, what has none is not free (E12).
 
     `others_took` is asked where a row is missing, and so behind the snapshot. LakeUnavailable.
     """
