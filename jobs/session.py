@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkContext, java_gateway
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -45,6 +46,7 @@ JVM_OPTIONS = (
 
 
 _NOISE = b"WARNING: Using incubator modules"
+_WITHOUT_CTRL_C = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 _SPARK_SHELL = "pyspark-shell"  # a word of the command line of each JVM that PySpark starts
 _ALL_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -159,7 +161,7 @@ def build_session(
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with _launcher_warning_left_out():
+        with _jvm_by_its_own_shell():
             session = builder.getOrCreate()
     except (
         BaseException
@@ -191,20 +193,26 @@ def _kill_jvms() -> None:
 
 
 @contextmanager
-def _launcher_warning_left_out() -> Iterator[None]:
-    """Have a JVM that is started write to standard error without its launcher's warning (`_NOISE`).
+def _jvm_by_its_own_shell() -> Iterator[None]:
+    """Have PySpark start its JVM without Python between fork and exec, and without a warning (`_NOISE`).
 
-    No option silences it: Spark asks for a module of the incubator, and Java says so before it reads any.
+    PySpark has the child ignore Ctrl-C by a function of its own, which crashed where many libraries were
+    loaded: their threads hold locks at the fork. A shell does the same. No option silences the launcher:
+    Spark asks for a module of the incubator, and Java says so before it reads any.
     """
     reader, writer = os.pipe()
-    own = os.dup(2)
-    os.dup2(writer, 2)
-    os.close(writer)
-    threading.Thread(target=_forward, args=(reader, own), name="jvm-stderr", daemon=True).start()
+    threading.Thread(target=_forward, args=(reader, os.dup(2)), name="jvm-stderr", daemon=True).start()
+
+    def start(command: Sequence[str], preexec_fn: object, **settings: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*_WITHOUT_CTRL_C, *command], stderr=writer, **settings)
+
+    launcher: Any = java_gateway
+    usual, launcher.Popen = launcher.Popen, start
     try:
         yield
     finally:
-        os.dup2(own, 2)
+        launcher.Popen = usual
+        os.close(writer)
 
 
 def _forward(reader: int, to: int) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from tests.e2e.photon_process import PATIENCE_SECONDS, photon, photon_json
 from tests.e2e.small_disk import SmallDisk
 
 PHOTON = Path(sys.executable).with_name("photon")
-MEBIBYTE = 1 << 20
 
 
 @pytest.fixture
@@ -30,13 +28,14 @@ def pipeline(tmp_path: Path) -> Path:
 def command(
     *arguments: str | Path,
     environment: Mapping[str, str] | None = None,
-    limit: Callable[[], None] | None = None,
+    limit: str = "",
     folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command as it is installed, in a folder and under a limit of its own."""
+    """Run the command as it is installed, in a folder of its own and under what `ulimit` is told."""
+    limited = ("sh", "-c", f'ulimit {limit} && exec "$@"', "sh") if limit else ()
     return subprocess.run(
-        [PHOTON, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
-        env={**os.environ, **(environment or {})}, preexec_fn=limit, cwd=folder,
+        [*limited, PHOTON, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+        env={**os.environ, **(environment or {})}, cwd=folder,
     )  # fmt: skip
 
 
@@ -95,18 +94,18 @@ def test_a_full_temporary_folder_is_named_where_a_join_would_hang(pipeline: Path
 
 
 @pytest.mark.parametrize(
-    ("which", "most_bytes", "words"),
+    ("limit", "words"),
     [
-        (resource.RLIMIT_FSIZE, 8 * 1024, ("write files of 8.0 KiB", "ulimit -f unlimited")),
-        (resource.RLIMIT_FSIZE, 64 * MEBIBYTE, ("write files of 64.0 MiB", "ulimit -f unlimited")),
-        (resource.RLIMIT_AS, 700 * MEBIBYTE, ("map 700 MiB of memory", "ulimit -v unlimited")),
-        (resource.RLIMIT_AS, 1_500 * MEBIBYTE, ("map 1.5 GiB of memory", "ulimit -v unlimited")),
+        ("-f 16", ("write files of 8.0 KiB", "ulimit -f unlimited")),
+        ("-f 131072", ("write files of 64.0 MiB", "ulimit -f unlimited")),
+        ("-v 716800", ("map 700 MiB of memory", "ulimit -v unlimited")),
+        ("-v 1536000", ("map 1.5 GiB of memory", "ulimit -v unlimited")),
     ],
 )
 def test_a_limit_of_the_shell_is_named_before_anything_is_made(
-    pipeline: Path, which: int, most_bytes: int, words: tuple[str, ...]
+    pipeline: Path, limit: str, words: tuple[str, ...]
 ) -> None:
-    done = join(pipeline, "local", limit=lambda: resource.setrlimit(which, (most_bytes, most_bytes)))
+    done = join(pipeline, "local", limit=limit)
     assert_told(done, pipeline, *words)
     assert not (pipeline.parent / "lake").exists()
     assert photon_json("join", pipeline, "--complete", "--engine", "local")["east"]["foreign"] > 0
@@ -116,10 +115,7 @@ def test_a_limit_of_the_shell_is_named_before_anything_is_made(
 def test_under_a_limit_that_leaves_no_room_for_libraries_a_command_says_so(
     pipeline: Path, words: tuple[str, ...]
 ) -> None:
-    least = 400 * MEBIBYTE
-    done = command(
-        words[0], pipeline, *words[1:], limit=lambda: resource.setrlimit(resource.RLIMIT_AS, (least, least))
-    )
+    done = command(words[0], pipeline, *words[1:], limit="-v 409600")
     assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
     assert "ulimit -v unlimited" in done.stderr
 

@@ -50,13 +50,7 @@ def run_quietly(file: Path, command: str, *words: str, options: Sequence[str] = 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_interrupts,
     )
-
-
-def heed_interrupts() -> None:
-    """Heed SIGINT: tests in the background of a shell ignore it, and their processes would, too."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def once_it_says(words: str) -> Callable[[subprocess.Popen[str]], None]:

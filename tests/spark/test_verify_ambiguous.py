@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.simulation.reading import asking
 from tests.simulation.test_ids_used_again import joined_too_early
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_both_engines_name_the_row_and_call_it_right(tmp_path: Path, session: Any) -> None:
