@@ -100,3 +100,11 @@ def wait_for_rows(pipeline_file: Path, datacenter: str, at_least: int) -> None:
             return
         time.sleep(0.2)  # another process writes: there is no clock to inject
     raise AssertionError(f"{table} did not reach {at_least} rows within {PATIENCE_SECONDS:.0f} s")
+
+
+def status_with(words: str, pipeline: Path) -> str:
+    """What `photon status` prints once it has these words."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while words not in (said := photon("status", pipeline).stdout):
+        assert time.monotonic() < deadline, f"{words} was never said: {said}"
+    return said

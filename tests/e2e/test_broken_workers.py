@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.one_query import one_query
-from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, photon, photon_json, running, stop
+from tests.e2e.photon_process import joined_rows, photon, photon_json, running, status_with, stop
 
 NO_PYTHON = "spark.executorEnv.PYTHONHOME=/nonexistent"
 CLICKS = [f"c{number:03}" for number in range(100)]
@@ -57,11 +56,3 @@ def test_workers_that_all_die_are_told_with_the_cause_and_what_to_type(tmp_path:
     assert counts["joined"] + counts["dead_letters"] == len(CLICKS)
     assert len(joined_rows(pipeline)) == counts["joined"] > 0
     assert "FAILS" not in photon("status", pipeline).stdout
-
-
-def status_with(words: str, pipeline: Path) -> str:
-    """What `photon status` prints once it has these words."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while words not in (said := photon("status", pipeline).stdout):
-        assert time.monotonic() < deadline, f"{words} was never said: {said}"
-    return said
