@@ -118,7 +118,7 @@ def miss(
     for number in numbers:
         file = look.files[number]
         traces = {file.file.inode, strip_gz(file.file.path)}
-        is_behind = any(_may_hide(one, file.file.path) for one in found.unseen)
+        is_behind = found.is_away or any(_may_hide(one, file.file.path) for one in found.unseen)
         if file.state != "open" or is_behind or withheld & traces or number in look.awaited:
             continue
         look.missing.add(number)
