@@ -214,6 +214,7 @@ class BatchExecution:
         now_us = tools.clock.now_us()
         max_time_us = completion.latest_times_us(results)
         reader.advance(plan.advances, max_time_us)
+        reader.doubt(number for result in results.join for number in result.unread_files)
         counts = completion.sums(results, resolved)
         indexed = [result.indexed for result in results.index]
         segments = [each.segment for each in indexed if each.segment is not None]

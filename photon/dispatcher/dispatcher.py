@@ -207,7 +207,7 @@ class Dispatcher:
     def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
         if not self.reader.has_looked:
             return
-        foreign = self.reader.of("foreign").values()
+        foreign = self.reader.awaited_of("foreign")
         observer, view = self.tools.observer, self.tools.registry.view
         unread = self.reader.unread()
         said = observer.completeness.tend(foreign, now_us, mode == "complete", view, ends, unread)
@@ -278,6 +278,8 @@ class Dispatcher:
                 return True  # all were looked for once; what waits may have its primary in such a file
             held = self.state.waiting.count(("held",)) if left_to_others else 0
             held += self.state.waiting.count(("ordered",)) if self.tools.holders.wait_for_tables else 0
+            if is_left and self.reader.entries["primary"]:  # one may be indexed, and given up by a person
+                held += self.state.waiting.count(("primary",))
             return self.state.waiting.count() == held
         return is_left
 

@@ -72,16 +72,16 @@ class LogReader:
         self._told: dict[Side, list[str]] = {"primary": [], "foreign": []}  # since the side's last look
         self._logs = logs = pipeline.datacenters[datacenter].logs
         limits, tailing = pipeline.limits, pipeline.tailing
-        self._tails: dict[Side, LogTail] = {
-            "primary": LogTail(logs, "primary", pipeline.primary, limits, tailing, held),
-            "foreign": LogTail(logs, "foreign", pipeline.foreign, limits, tailing, held),
-        }
         self._settings: dict[Side, Log] = {"primary": pipeline.primary, "foreign": pipeline.foreign}
         folder = pipeline.primary.fed_folder(logs) if store is not None else None
         self.fed = FedLog(folder) if folder is not None else None
         self.files = dict(files)
         self.entries: dict[Side, tuple[UnreadFile, ...]] = {
             side: tuple(one for one in unread if one.side == side) for side in ("primary", "foreign")
+        }
+        self._tails: dict[Side, LogTail] = {
+            side: LogTail(logs, side, log_of, limits, tailing, held, self.entries[side])
+            for side, log_of in self._settings.items()
         }
         self._state_folder = pipeline.datacenters[datacenter].state
         self._acknowledged = acknowledged_files(self._state_folder)
@@ -103,6 +103,16 @@ class LogReader:
 
     def of(self, side: Side) -> dict[int, TrackedFile]:
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
+
+    def awaited_of(self, side: Side) -> list[TrackedFile]:
+        """The files of one log. Of those that a person has given up nothing more is awaited."""
+        given_up = {(one.path, one.inode) for one in self.entries[side] if one.identity in self._acknowledged}
+        return [
+            replace(one, size_bytes=one.offset_bytes, grown_us=0)
+            if (one.file.path, one.file.inode) in given_up
+            else one
+            for one in self.of(side).values()
+        ]
 
     def look(self, now_us: int, final: bool) -> Collection[TrackedFile]:
         """Look at both logs, and return the primary files that are new, have moved or are lost.
@@ -151,6 +161,10 @@ class LogReader:
         if moved and self._store is not None:
             self._store.put_files(moved)
         return moved
+
+    def doubt(self, numbers: Iterable[int]) -> None:
+        """Have the next look read these primary files: a lookup did not find a line of theirs."""
+        self._tails["primary"].doubt(self.files[number].file for number in numbers)
 
     @property
     def checks_pending(self) -> bool:

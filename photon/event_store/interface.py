@@ -73,6 +73,7 @@ class Primaries:
     is_ambiguous: npt.NDArray[np.bool_]  # events of the key's id with other content might have joined, too
     events: pa.Table  # photon.logs.parse.PRIMARY_EVENTS, each once
     files: Mapping[int, LogFile]  # those that the events are in, by number
+    unread: frozenset[int] = frozenset()  # numbers of the files of what is unanswered
 
 
 class EventStore(Protocol):

@@ -75,13 +75,14 @@ class LogsEventStore:
         wrong = np.flatnonzero(~same)
         is_other = _hashes_of(ids.take(pa.array(wrong))) == hashes[asked[wrong]]
         unanswered[asked[wrong]] = True
+        unread = frozenset(nearest.places.files[wrong[~is_other]].tolist())
         if is_other.any():  # an equal hash of another id
             others = asked[wrong[is_other]]
             found = self._among_equal_hashes(keys, hashes, others, around)
             unanswered[others] = found.unanswered
             rows[others] = np.where(found.rows >= 0, found.rows + events.num_rows, -1)
             events, files = pa.concat_tables([events, found.events]), {**files, **found.files}
-        return _only_found(Primaries(rows, unanswered, nearest.is_ambiguous, events, files))
+        return _only_found(Primaries(rows, unanswered, nearest.is_ambiguous, events, files, unread))
 
     def _among_equal_hashes(self, keys: pa.Array, hashes: Hashes, asked: Ints, around: Around) -> Primaries:
         """The nearest events of keys whose hash is another id's, too. So rare that few are looked at."""

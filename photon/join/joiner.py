@@ -208,6 +208,7 @@ class Joiner:
     def _look_up_primaries(self, rows: Ints) -> Primaries:
         found = look_up_primaries(self.store, self.records, rows, self.context.pipeline)
         self.verdicts.is_ambiguous[rows] = found.is_ambiguous
+        self.verdicts.unread_files |= found.unread
         return found
 
     def _measure_lookup(self, is_found: Mask, found: Primaries) -> None:

@@ -155,6 +155,7 @@ class JoinResult:
     waiting: tuple[SegmentInfo, ...] = ()  # the records that come again
     compared: Compared = field(default_factory=Compared)  # duplicates of what joined in this task
     ambiguous: int = 0  # among the joined ones
+    unread_files: frozenset[int] = frozenset()  # primary files in which a lookup could not read a line
     # One for each row in its files of `joined_events`; None: it has none.
     claims: Claims | None = None
     registered_here: tuple[HeldRecord, ...] = ()  # in none of `classes` yet: the tables decide

@@ -272,6 +272,7 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
         waiting=waiting,
         compared=compare_in_task(records, verdicts.duplicates, verdicts.duplicates_of, context.pipeline),
         ambiguous=verdicts.ambiguous,
+        unread_files=frozenset(verdicts.unread_files),
         claims=verdicts.claims,
         registered_here=tuple(verdicts.registered_here),
         held=dict(verdicts.held),

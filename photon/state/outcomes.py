@@ -133,6 +133,7 @@ class Verdicts:
     is_ambiguous: npt.NDArray[np.bool_] = field(
         init=False
     )  # primaries of other content might have joined, too
+    unread_files: set[int] = field(default_factory=set)  # numbers of primary files that were not to be read
     notes: dict[int, str] = field(default_factory=dict)  # why a record is a dead letter, by its row
     claims: Claims | None = None  # for the events whose rows are stored
     # When each new row could be joined at the earliest: the later of its two events' own times.

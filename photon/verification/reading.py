@@ -16,6 +16,7 @@ from photon.logs.files import LogFile, TrackedFile
 from photon.logs.one_record import with_lines
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
+from photon.logs.source import ObjectRefused
 from photon.pipeline.event_time import event_times_us, primary_time_us
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.process.clock import NO_TIME_US
@@ -149,14 +150,14 @@ def _read(
                 for columns in records(parsed, datacenter, file):
                     yield from filled(columns, schema)
                 read_up_to = byte_range.end_bytes
-        except RangeGone as error:
+        except (RangeGone, ObjectRefused) as error:
             lost = {
                 "datacenter": [datacenter],
                 "file": [file.number],
                 "offset": [read_up_to],
                 "lost_path": [file.path],
                 "lost_bytes": [max(0, stretch.end_bytes - read_up_to)],
-                "lost_reason": [error.reason],
+                "lost_reason": [error.reason if isinstance(error, RangeGone) else str(error)],
             }
             yield from filled(lost, schema)
 

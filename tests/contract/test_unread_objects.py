@@ -152,6 +152,30 @@ def test_an_object_that_is_acknowledged_holds_nothing_and_joins_when_it_is_given
     assert losses_of(view_of(world), world.state()).unread_bytes == 0
 
 
+def test_an_object_that_is_refused_after_it_was_read_holds_up_its_own_events_alone(
+    world: World, logs: S3Folder, hide: Hiding
+) -> None:
+    """Broken variant: each batch waits in which an event asks for it."""
+    put(logs, "queries/bad.jsonl", lines_of("queries", ("", "q1")))
+    put(logs, "queries/good.jsonl", lines_of("queries", ("", "q2")))
+    put(logs, "clicks/a.jsonl", lines_of("clicks", ("c1", "q1")))
+    assert_counts(world.join().counts, joined=1)
+    give = hide(logs, "*bad.jsonl")
+    objects._beginnings.clear()
+    put(logs, "clicks/b.jsonl", lines_of("clicks", ("c2", "q1"), ("c3", "q2")))
+    assert_counts(world.join(mode="complete").counts, joined=2, pending=1, unjoinable=0)
+    (one,) = view_of(world).unread
+    assert (one.path, one.size_bytes, unread_of(world)) == ("queries/bad.jsonl", 0, (one,))
+    plan_acknowledgement(world.state(), world.clock.now_us()).apply()
+    world.forget()
+    assert unread_of(world) == ()
+    assert_counts(world.join(mode="complete").counts, joined=2, pending=1, unjoinable=0)
+    give()
+    world.clock.advance(MOST_PAUSE_US / MICROSECONDS)
+    assert_counts(world.join(mode="complete").counts, joined=3, pending=0)
+    assert view_of(world).unread == ()
+
+
 def test_seventeen_objects_that_are_refused_hold_up_no_other(
     world: World, logs: S3Folder, hide: Hiding
 ) -> None:

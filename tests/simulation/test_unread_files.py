@@ -108,6 +108,44 @@ def test_no_click_is_given_up_while_its_primary_is_in_a_file_of_mode_000(tmp_pat
     assert_counts(world.join(mode="complete").counts, joined=1)
 
 
+def test_a_click_waits_for_a_file_that_was_read_and_has_mode_000_since(tmp_path: Path) -> None:
+    """Broken variant: a complete join never ends, and nobody is told which file its event waits for."""
+    world = World(tmp_path, more=SOON)
+    world.events("c1")
+    world.join()
+    log = place_of(world, "queries", "a.jsonl")
+    log.chmod(0)
+    world.clicks(("c2", "q1"))
+    with reading_as_others_do():
+        assert_counts(world.join(mode="complete").counts, joined=1, pending=1)
+        assert [one.path for one in view_of(world).unread] == ["queries/a.jsonl"]
+    log.chmod(0o644)
+    assert_counts(world.join(mode="complete").counts, joined=2)
+    assert view_of(world).unread == ()
+
+
+def test_the_watermark_goes_on_when_a_file_that_was_read_in_part_is_given_up(tmp_path: Path) -> None:
+    """Broken variant: its unread bytes hold the watermark after the acknowledgement."""
+    world = World(tmp_path, more=SOON)
+    world.events("c1")
+    log = place_of(world, "queries", "a.jsonl")
+    with log.open("a") as appending:
+        appending.write('{"half')
+    world.join()
+    log.chmod(0)
+    world.clock.advance(3_600)
+    later_us = NOON_US + 3_600 * MICROSECONDS
+    world.queries("q2", at_us=later_us, file="later.jsonl")
+    world.clicks(("c2", "q2"), at_us=later_us)
+    with reading_as_others_do():
+        world.join()
+        assert view_of(world).watermark_us == NOON_US
+        plan_acknowledgement(world.state(), world.clock.now_us()).apply()
+        world.clicks(("c3", "q2"), at_us=later_us)
+        world.join()
+        assert view_of(world).watermark_us == later_us
+
+
 def test_a_link_to_a_disk_that_is_not_mounted_holds_as_a_file_does(tmp_path: Path) -> None:
     world = World(tmp_path, more=SOON)
     world.queries("q1")

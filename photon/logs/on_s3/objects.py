@@ -273,11 +273,11 @@ class ObjectLogs:
         return [of_file.get(place) for place in range(len(wanted))]
 
     def _read_span(self, file: LogFile, span: Stretches) -> list[bytes] | None:
-        """Stretches that lie side by side; None if the object is another one, or ends before."""
+        """Stretches that lie side by side; None if the object is another one, ends before or is not given."""
         first, last = span[0][0], span[-1][1]
         try:
             data = ObjectBytes(self._folder, file.path, file.inode).read(first, last - first)
-        except FileNotFoundError:
+        except (FileNotFoundError, ObjectRefused):
             return None
         if len(data) < last - first:
             return None

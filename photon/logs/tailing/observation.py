@@ -35,6 +35,7 @@ class Look:
     # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
     unfinished: set[str] = field(default_factory=set)
     without_record: set[str] = field(default_factory=set)  # paths of files that hold none yet: all is read
+    failed: set[str] = field(default_factory=set)  # paths of known files that can't be read on, or again
     half: set[str] = field(default_factory=set)  # paths of files whose first line is not whole yet
     awaited: set[int] = field(default_factory=set)  # numbers of files that are being compressed
     missing: set[int] = field(default_factory=set)

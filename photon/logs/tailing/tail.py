@@ -27,6 +27,7 @@ from photon.logs.source import (
     hash_bytes,
     problem_of,
     read_head,
+    source_of,
     why_not_read,
 )
 from photon.logs.tailing.contents import Contents
@@ -53,6 +54,7 @@ from photon.logs.tailing.unknown_ends import Ends, latest_growth_us, was_written
 from photon.logs.tailing.unread_sight import UnreadSight
 from photon.logs.tailing.unseen_rotations import UnseenRotations, others_beside, strangers_beside
 from photon.logs.tailing.whole_gzips import WholeGzips
+from photon.logs.unread_files import UnreadFile
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Log, Tailing
 from photon.process.clock import MICROSECONDS, microseconds
@@ -74,10 +76,11 @@ class LogTail:
         limits: Limits,
         tailing: Tailing,
         held: OpenFiles | None = None,
+        unread: Iterable[UnreadFile] = (),
     ) -> None:
         """A tail of the files that `log.files` names below `logs`. No I/O yet.
 
-        `held`: the files that the caller holds open.
+        `held`: the files that the caller holds open. `unread`: those that an earlier one could not read.
         """
         self._logs, self._folder = logs, log_folder(logs)
         self._held = held
@@ -99,7 +102,9 @@ class LogTail:
         self._missing: dict[int, int] = {}
         self._preallocated: set[int] = set()  # numbers of files that are written to within their sizes
         self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
-        self._failed_cuts: dict[int, FileProblem] = {}  # file number -> problem, until a cut succeeds
+        self._failed_cuts: dict[int, FileProblem] = {}  # file number -> problem, until one succeeds
+        # Paths and inodes of files that may be known and read, and can't be read again.
+        self._doubted = {(one.path, one.inode) for one in unread}
 
     def observe(
         self,
@@ -141,10 +146,9 @@ class LogTail:
         }
         if self._held is not None:
             self._held.note_doubled(look.files, self._copies.values())
-        look.problems += [p for number, p in self._failed_cuts.items() if number in look.present]
+        self._read_doubted(look)
         look.problems += vanished_folders(look.files.values(), found)
-        failed = {problem.path for number, problem in self._failed_cuts.items() if number in look.present}
-        known = self._known.keys() - failed
+        known = self._known.keys() - look.failed
         sight = None if found.is_away else self._unread.sight(look, found, known, self._copies)
         made = {one.path for one in sight.unread if one.is_copy_so_far} if sight is not None else set()
         look.problems = [one for one in look.problems if one.path not in made]  # each rotation makes some
@@ -161,6 +165,37 @@ class LogTail:
             passed_over=found.passed_over,
             listed_us=now_us - int(found.took_seconds * MICROSECONDS) if found.is_whole else None,
         )
+
+    def doubt(self, files: Iterable[LogFile]) -> None:
+        """Try at the next look whether these can be read; as long as one can't, it has an entry."""
+        self._doubted |= {(file.path, file.inode) for file in files}
+
+    def _read_doubted(self, look: Look) -> None:
+        """Note which known files can't be read on, and which can't be read again where a lookup failed."""
+        known = {(one.file.path, one.file.inode): one for one in look.files.values()} if self._doubted else {}
+        doubted = {known[place].file.number: place for place in self._doubted & known.keys()}
+        for number, place in sorted(doubted.items()):
+            file, found = look.files[number].file, self._as_found(look.files[number].file)
+            if self._retry_times.held(found) is not None or self._retry_times.is_enough:
+                continue
+            try:
+                with self._folder.open_stored(FoundFile.of(file)) as stored:
+                    stored.version()  # asks the store, which may have given its beginning before
+                    source_of(stored, file.compressed).read(max(0, look.files[number].offset_bytes - 1), 1)
+            except FileNotFoundError:
+                pass  # gone, which the look notices
+            except UNREADABLE as error:
+                of_store = isinstance(error, LogsUnavailable)
+                problem = self._retry_times.put(found, problem_of(found.path, error), of_store)
+                self._failed_cuts[number] = problem
+                continue
+            self._doubted.discard(place)
+            self._retry_times.was_read(found)
+            self._failed_cuts.pop(number, None)
+        failed = self._failed_cuts.items()
+        there = [problem for number, problem in failed if number in look.present or number in doubted]
+        look.problems += there
+        look.failed |= {problem.path for problem in there}
 
     def _recognise(self, look: Look, found: Scan, ends: Ends) -> None:
         """Match what was found to the known files, and number the others."""

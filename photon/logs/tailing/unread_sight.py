@@ -54,7 +54,7 @@ class UnreadSight:
             tracked = known.get((file.inode, file.path))
             unread_bytes = file.size_bytes if tracked is None else _grown_bytes(tracked, file)
             # What waits in a known file is counted with it: so its entry has no bytes.
-            if unread_bytes or (tracked is not None and tracked.unread_bytes):
+            if unread_bytes or file.path in look.failed or (tracked is not None and tracked.unread_bytes):
                 reason = reasons.get(file.path, BEING_LOOKED_AT)
                 is_copy = self._is_copy_so_far(look, file, present.get(strip_gz(file.path)), reason)
                 yield UnreadFile(
