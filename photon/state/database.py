@@ -40,7 +40,11 @@ from photon.storage.full_disks import why_not
 from photon.tokens import Occurrence, PlanKey
 
 STATE_FILE = "dispatcher.sqlite"
-STATE_FORMAT = 1
+STATE_FORMAT = 2  # of SCHEMA: a table or column more is another format
+_BEGIN_ANEW = (
+    "use that Photon; or move {} away: the next start begins a new epoch and reads the logs again, and "
+    "nothing is joined twice"
+)
 
 # The table `files` has the fields of LogFile and TrackedFile in their order, `unread_files` those of
 # UnreadFile; `ordered` has the records that the dispatcher took up by order, and after which batch (protocol
@@ -123,8 +127,8 @@ class StateReader:
         except (OSError, sqlite3.Error) as error:
             why = why_not(error, folder)
             raise StateUnavailable(f"cannot open the state {self.path}: {why}") from error
-        if stored_format > STATE_FORMAT:
-            raise FormatTooNew(self.path, stored_format, STATE_FORMAT)
+        if stored_format != STATE_FORMAT:
+            raise FormatTooNew(self.path, stored_format, STATE_FORMAT, _BEGIN_ANEW.format(folder))
 
     def _open(self) -> sqlite3.Connection:
         address = self.path.absolute().as_uri()  # a # or ? in the path would end it there

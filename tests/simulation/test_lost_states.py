@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
+from photon.errors import FormatTooNew
+from photon.state.database import SCHEMA, STATE_FILE, STATE_FORMAT
 from tests.simulation.world import World, assert_counts
 
 
@@ -56,3 +61,22 @@ def test_a_lost_state_takes_no_event_from_another_datacenter(tmp_path, taken: li
         counts = world.join(name, mode="complete").counts
         assert counts.of("joined") + counts.of("joined_elsewhere") == 20
     assert world.joined_ids() == sorted(f"c{n}" for n in range(20))
+
+
+def test_a_state_of_before_is_refused_and_once_it_is_moved_away_nothing_joins_twice(world: World) -> None:
+    """Broken variant: SQLite says that it has no such table, and nobody what to do."""
+    join_some(world, "c1")
+    world.join()
+    with closing(sqlite3.connect(world.state() / STATE_FILE)) as database:
+        database.execute("DROP TABLE unread_files")
+        database.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
+        database.commit()
+    with pytest.raises(FormatTooNew, match=f"move {world.state()} away: the next start begins a new epoch"):
+        world.join()
+    world.state().rename(world.state().with_name("before"))
+    world.join(mode="complete")
+    assert world.joined_ids() == ["c1"]
+
+
+def test_another_schema_of_the_state_is_another_format() -> None:
+    assert (STATE_FORMAT, sha256(SCHEMA.encode()).hexdigest()[:16]) == (2, "d453122e4ec28e7b")

@@ -216,8 +216,9 @@ def test_a_column_that_came_later_is_null_in_rows_that_were_there(tmp_path: Path
     world = World(tmp_path)
     earlier = AppendTable("points", pa.schema([("at", pa.timestamp("us", "UTC")), ("joined", pa.int64())]))
     earlier.append(world.pipeline, "east", [{"at": 1, "joined": 5}])
-    (row,) = points_of(world.pipeline, "east", 0, 2).to_pylist()
-    assert (row["joined"], row["says"]) == (5, None)
+    POINTS.append(world.pipeline, "east", [{"at": 2, "joined": 6, "unread_files": 1}])
+    rows = points_of(world.pipeline, "east", 0, 3).to_pylist()
+    assert [(row["joined"], row["unread_files"]) for row in rows] == [(5, None), (6, 1)]
 
 
 def test_recent_points_pass_over_half_a_line(tmp_path: Path) -> None:
