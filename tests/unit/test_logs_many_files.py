@@ -52,3 +52,25 @@ def test_a_scan_keeps_what_an_earlier_one_made_of_files_that_did_not_change(tmp_
         False,
         False,
     ]
+
+
+def test_the_first_sight_of_many_files_lists_their_folder_as_often_as_that_of_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken variant: each file lists its whole folder, for files that may be its rotations."""
+    listed: list[int] = []
+    real = os.scandir
+
+    def counted(*arguments: Any) -> Any:
+        listed[-1] += 1
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    for count in (3, FILES):
+        (tmp_path / str(count)).mkdir()
+        world = named(tmp_path / str(count), "*.log")
+        for number in range(count):
+            world.write(f"{number}.log", b"line %d\n" % number)
+        listed.append(0)
+        assert len(world.look().changed) == count
+    assert listed[0] == listed[1]

@@ -9,6 +9,7 @@ from functools import cached_property
 from photon.logs.discovery import FileProblem, FoundFile
 from photon.logs.files import TrackedFile
 from photon.logs.source import HASH_BYTES
+from photon.logs.tailing.rotation import names_of
 from photon.logs.unread_files import Sight
 
 
@@ -34,6 +35,7 @@ class Look:
     cut_off: set[str] = field(default_factory=set)  # paths of copies whose logs were written anew in place
     # Paths of possible rotations that can't be opened, or read to their ends, and may be later.
     unfinished: set[str] = field(default_factory=set)
+    others_in: dict[str, list[str]] = field(default_factory=dict)  # paths that do not match, by folder
     without_record: set[str] = field(default_factory=set)  # paths of files that hold none yet: all is read
     failed: set[str] = field(default_factory=set)  # paths of known files that can't be read on, or again
     half: set[str] = field(default_factory=set)  # paths of files whose first line is not whole yet
@@ -45,6 +47,11 @@ class Look:
     def folders(self) -> set[str]:
         """Those of the files that this look has found again, asked for at its end."""
         return {self.files[number].file.path.rpartition("/")[0] for number in self.present}
+
+    @cached_property
+    def called(self) -> set[str]:
+        """The names that known files have or have had, asked for when new ones are numbered."""
+        return {name for tracked in self.files.values() for name in names_of(tracked)}
 
     @cached_property
     def gzips(self) -> dict[int, TrackedFile]:

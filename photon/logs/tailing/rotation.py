@@ -43,6 +43,12 @@ def rotated_from(path: str) -> list[str]:
     return [name[:start] + (number["end"] or "") for start, number in found if number is not None and start]
 
 
+def names_of(tracked: TrackedFile) -> list[str]:
+    """The names that a file has, and may have had as a log."""
+    path = tracked.file.path
+    return [path, *rotated_from(path), tracked.target]
+
+
 class Rotations:
     """Which paths rotations of some files may have."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
-from itertools import islice
 
 from photon.logs.discovery import FoundFile, Scan
 from photon.logs.files import TrackedFile
@@ -12,7 +13,7 @@ from photon.logs.source import UNREADABLE
 from photon.logs.tailing.contents import Contents
 from photon.logs.tailing.observation import Look
 from photon.logs.tailing.open_files import OpenFiles
-from photon.logs.tailing.rotation import SHORT_BYTES, Beginnings, Rotations, rotated_from
+from photon.logs.tailing.rotation import SHORT_BYTES, Beginnings, names_of, rotated_from, stem_of
 
 MOST_STRANGERS = 10_000  # beside one log: of so many files the fingerprints are kept, 160 KB
 
@@ -68,13 +69,12 @@ def others_beside(look: Look, contents: Contents, found: Scan, held: OpenFiles |
 def strangers_beside(look: Look, contents: Contents, log: FoundFile) -> bytes:
     """The fingerprints of files that might be rotations of a log, and lie beside it when it is seen first."""
     places = {log.path, contents.folder.target_of(log)} - {""}
-    if log.path not in look.matched or places & {
-        name for tracked in look.files.values() for name in _names_of(tracked)
-    }:
+    is_known = not places.isdisjoint(look.called)
+    look.called.update(places, rotated_from(log.path))
+    if log.path not in look.matched or is_known:
         return b""
-    others = {path for place in places for path in contents.folder.beside(place)} - look.matched - places
-    likely = Rotations(places).among(sorted(others))
-    there = contents.folder.find(list(islice(likely, MOST_STRANGERS))).values()
+    likely = sorted({path for place in places for path in _may_be_of(look, contents, place)} - places)
+    there = contents.folder.find(likely[:MOST_STRANGERS]).values()
     noted = set[bytes]()
     for each in there:
         with suppress(*UNREADABLE):
@@ -82,6 +82,15 @@ def strangers_beside(look: Look, contents: Contents, log: FoundFile) -> bytes:
             if not (is_whole and contents.is_prefix(look, each, log)):  # else it is a copy of the log
                 noted.add(contents.fingerprint_of(each))
     return b"".join(sorted(noted))
+
+
+def _may_be_of(look: Look, contents: Contents, place: str) -> list[str]:
+    """The files beside a log that are called as its rotations are and that the pattern does not match."""
+    folder, slash, name = place.rpartition("/")
+    if folder not in look.others_in:  # listed once: a folder may hold thousands of logs
+        look.others_in[folder] = sorted(contents.folder.beside(place).keys() - look.matched)
+    others, stem = look.others_in[folder], folder + slash + stem_of(name)
+    return others[bisect_left(others, stem) : bisect_left(others, stem + chr(sys.maxunicode))]
 
 
 def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) -> list[FoundFile]:
@@ -152,9 +161,4 @@ def _was_called(look: Look, tracked: TrackedFile) -> list[str]:
     was_there = before.state == "open" and before.file.path == path
     if tracked.file.number in look.present and path in look.matched and was_there:
         return []
-    return _names_of(tracked)
-
-
-def _names_of(tracked: TrackedFile) -> list[str]:
-    path = tracked.file.path
-    return [path, *rotated_from(path), tracked.target]
+    return names_of(tracked)
