@@ -23,9 +23,12 @@ _OTHER_COMPRESSIONS = {
     b"BZh91AY&SY": "bzip2",
     b"PK\x03\x04": "zip",
 }
-_TO_UTF8 = (
-    "convert it when nobody writes it any more, for iconv converts no growing file: "
-    "`iconv -f {} -t UTF-8 FILE > FILE.utf-8 && mv FILE.utf-8 FILE`"
+_CONVERT = "convert it when nobody writes it any more, for iconv converts no growing file: "
+_TO_UTF8 = _CONVERT + "`iconv -f {} -t UTF-8 FILE > FILE.utf-8 && mv FILE.utf-8 FILE`"
+# The packed file stays until all has succeeded, and what was in it after that.
+_GZIP_TO_UTF8 = _CONVERT + (
+    "`gzip -dc FILE.gz > FILE.utf-16 && iconv -f {} -t UTF-8 FILE.utf-16 > FILE.utf-8 && gzip FILE.utf-8 && "
+    "mv FILE.utf-8.gz FILE.gz`"
 )
 _BEGINS_A_VALUE = re.compile(r"[\[{]\s*(\n|$)|\[\s*\{")
 
@@ -36,13 +39,14 @@ class Odd:
 
     what: str
     remedy: str  # FILE in it is the file's name without the ending of gzip
+    remedy_of_gzip: str = ""  # where it is another one
 
     def remedy_for(self, place: Location) -> str:
         """The remedy, with the file's name in its command."""
         path = str(place)
         plain = path.removesuffix(".gz")
-        unpacks = f"`gunzip {shlex.quote(path)} && iconv" if path != plain else "`iconv"
-        return self.remedy.replace("`iconv", unpacks).replace("FILE", shlex.quote(plain))
+        remedy = self.remedy_of_gzip if path != plain and self.remedy_of_gzip else self.remedy
+        return remedy.replace("FILE", shlex.quote(plain))
 
 
 def no_text(data: bytes) -> Odd | None:
@@ -53,7 +57,7 @@ def no_text(data: bytes) -> Odd | None:
         if data.startswith(magic):
             return Odd(f"is compressed by {kind}, which is not read", "decompress it, or compress it by gzip")
     if encoding := _utf16(data[:_LOOKED_AT_FOR_UTF16]):
-        return Odd("is UTF-16", _TO_UTF8.format(encoding))
+        return Odd("is UTF-16", _TO_UTF8.format(encoding), _GZIP_TO_UTF8.format(encoding))
     return None
 
 

@@ -104,6 +104,7 @@ _EXPECTED = {
     "id": "a column's name, or a list of different ones",
     "key": "the column that holds the id of the primary event",
     "time": "a column's name, or a list of two: that of the day and that of the time of day",
+    "encoding": "utf-8, latin-1 or cp1252; for UTF-16 convert the files: iconv -f UTF-16 -t UTF-8 FILE > NEW",
     "endpoints": "`local` or a list of {url, region}",
     "profile": "the name of a profile in AWS's configuration files",
     "role": "the ARN of a role, such as arn:aws:iam::123456789012:role/photon",

@@ -34,6 +34,16 @@ def test_a_file_in_utf_16_is_unread_until_the_command_that_tells_of_it_was_typed
     assert not world.last_seen.sight.unread
 
 
+def test_a_gzip_file_in_utf_16_that_iconv_can_not_convert_is_kept(tmp_path: Path) -> None:
+    world = World(tmp_path / "logs", "**/*.csv", "csv", Limits())
+    stored = gzip.compress(TEXT.encode("utf-16") + b"\x00\xd8x\x00")  # half a character at its end
+    world.write("a.csv.gz", stored)
+    assert world.read(final=True) == {}
+    command = world.last_seen.problems[0].reason.split("`")[1]
+    assert subprocess.run(command, shell=True, check=False, capture_output=True).returncode != 0
+    assert (tmp_path / "logs/a.csv.gz").read_bytes() == stored
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
 def test_an_encoding_of_a_byte_a_character_takes_no_utf_16_for_text(tmp_path: Path, encoding: str) -> None:
     world = World(tmp_path / "logs", "**/*.csv", "csv", Limits())

@@ -117,6 +117,11 @@ def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_default
             "7: primary.format: expected csv, tsv, jsonl, or module:Class of a format of your own, got 'xml'",
         ),
         (
+            "format: csv",
+            "format: csv\n  encoding: utf-16",
+            "8: primary.encoding: expected utf-8, latin-1 or cp1252; for UTF-16 convert the files: iconv -f",
+        ),
+        (
             "id: query_id",
             "id: [a, a]",
             "8: primary.id: expected a column's name, or a list of different ones, got ['a', 'a']",
