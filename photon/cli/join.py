@@ -231,7 +231,7 @@ def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:
             pipeline.datacenters[name].lake / "conflicting",
         )
     for each in ("ambiguous", "reused_primaries"):
-        if counts[each] and (each == "ambiguous" or pipeline.retry.lookup_window is None):
+        if counts[each] and (each == "ambiguous" or not pipeline.retry.expects_reused_ids):
             log.warning(
                 "%s: %s %s: primary.id (%s) may be no id, or retry.lookup_window is to be set below half "
                 "of the time between two uses", name, f"{counts[each]:,}", BAD[each],

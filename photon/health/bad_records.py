@@ -204,8 +204,7 @@ def judge_conflicting(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[
         "where ids are used again, set retry.lookup_window below half of the time between two uses"
     )
     found.append(judge_share(facts, pipeline, AMBIGUOUS, CONFLICTING_SHARES, of_primaries))
-    # A window says that ids are used again; rows of which that is doubtful are ambiguous.
-    if pipeline.retry.lookup_window is None:
+    if not pipeline.retry.expects_reused_ids:  # rows of which that is doubtful are ambiguous
         found.append(judge_share(facts, pipeline, REUSED, CONFLICTING_SHARES, of_primaries))
     return found
 

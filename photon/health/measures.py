@@ -35,6 +35,7 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
     growth, lost, health = facts.growth, facts.lost, pipeline.health
     failing = facts.lease.failing
     waits_since_us = facts.waits_since_us if facts.waits_for else None
+    reused = _share("reused_share", facts, REUSED, CONFLICTING_SHARES)
     return {
         "works": (
             _lasting("standing_still_seconds", facts, memory.still_since_us, STANDING_STILL),
@@ -57,7 +58,7 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
         "conflicting": (
             _share("share", facts, CONFLICTING, CONFLICTING_SHARES),
             _share("ambiguous_share", facts, AMBIGUOUS, CONFLICTING_SHARES),
-            *_reused(facts, pipeline),
+            *(() if pipeline.retry.expects_reused_ids else (reused,)),
         ),
         "nothing_lost": (
             Measure("lost_bytes", lost.bytes, error=1),
@@ -67,13 +68,6 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
         "clock": (_between("ahead_seconds", ahead_of_clock_us(facts) / MICROSECONDS, CLOCK_SKEW),),
         "verified": _verified(facts, pipeline),
     }
-
-
-def _reused(facts: Facts, pipeline: Pipeline) -> tuple[Measure, ...]:
-    """Where a window is set, ids that are used again are no alarm by themselves."""
-    if pipeline.retry.lookup_window is not None:
-        return ()
-    return (_share("reused_share", facts, REUSED, CONFLICTING_SHARES),)
 
 
 def behind_seconds(facts: Facts, memory: Memory) -> float:

@@ -229,6 +229,11 @@ class Retry(Strict):
     allowed_lateness: Duration = timedelta(minutes=1)
     lookup_window: PositiveDuration | None = None  # None: in all of the log that is indexed (protocol C7)
 
+    @property
+    def expects_reused_ids(self) -> bool:
+        """Whether ids that are used again are no alarm by themselves: a window tells their uses apart."""
+        return self.lookup_window is not None
+
 
 class Home(Strict):
     """How long an event is left to its home datacenter before the others take it up."""
