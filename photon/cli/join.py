@@ -196,17 +196,16 @@ def _engine(name: str) -> Any:
 
 def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short: bool) -> int:
     """Warn of files that are not read, and where hardly anything joined: a complete join has failed then."""
-    from photon.dispatcher.shift.growth import growth_of
-    from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
-    from photon.process.clock import SystemClock
+    from photon.dispatcher.shift.misconfigured import look_at_logs, signs_of_misconfiguration
 
+    is_complete = complete and not is_cut_short
     with expected_errors(pipeline.file):
-        told = signs_of_misconfiguration(pipeline, name, counts, complete and not is_cut_short, is_cut_short)
-        beside = growth_of(pipeline, name, SystemClock().now_us()).beside
-    for each in [*told, *beside]:
+        logs = look_at_logs(pipeline, name)
+        told = signs_of_misconfiguration(pipeline, name, counts, is_complete, is_cut_short, logs)
+    for each in [*told, *(says for found in logs for says in found.beside)]:
         log.warning("%s: %s", name, each)
     if not (unread := counts["unread_files"]):
-        return NOT_MEANT if told and complete and not is_cut_short else DONE
+        return NOT_MEANT if told and is_complete else DONE
     said = "; ".join(f"{one['path']}: {one['reason']}" for one in unread)
     log.warning(
         "%s: the logs are not complete: %s not read (%s). %s. Let them be read, or let no `files` match "
@@ -214,7 +213,7 @@ def _warned(pipeline: Any, name: str, counts: Any, complete: bool, is_cut_short:
         name, counted(counts["unread_file_count"], "file", "are"), said,
         counted(counts["pending"], "event", "wait"), pipeline.typed, name,
     )  # fmt: skip
-    return NOT_DONE if complete and not is_cut_short else DONE
+    return NOT_DONE if is_complete else DONE
 
 
 def _tell_conflicts(pipeline: Any, name: str, counts: Any) -> None:

@@ -235,3 +235,4 @@ def test_files_that_are_called_nearly_as_a_log_are_named(tmp_path: Path, name: s
     pipeline = PIPELINE.model_copy(update={"datacenters": {"east": place}})
     (told,) = growth_of(pipeline, "east", NOON_US).beside
     assert told.startswith(f"`foreign.files`, c/*.csv, does not match c/{name}: nobody reads them")
+    assert [found.beside for found in look_at_logs(pipeline, "east")] == [(), (told,)]

@@ -5,9 +5,10 @@ What is wrong while a datacenter runs is told by `photon.health`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from photon.dispatcher.shift.growth import names_beside
 from photon.dispatcher.shift.keys import (
     JOIN_AGAIN,
     columns_in_words,
@@ -20,7 +21,7 @@ from photon.dispatcher.shift.keys import (
 )
 from photon.join.adapting import adapter_of, may_skip
 from photon.logs.file_kinds import LOOKED_AT_BYTES, no_json_lines
-from photon.logs.files import Side
+from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import log_folder, watch_of
 from photon.logs.source import UNREADABLE
 from photon.pipeline.file import Pipeline
@@ -43,6 +44,7 @@ class LogFound:
     problem: str | None  # why the folder can't be read
     others: tuple[str, ...] = ()  # some files of the folder, where the glob matches none
     unread: int = 0  # files that have something in them, where none of this log could ever be read
+    beside: tuple[str, ...] = ()  # sentences about files that are called nearly as its own
 
     @property
     def place(self) -> str:
@@ -72,13 +74,14 @@ def signs_of_misconfiguration(
     counts: Mapping[str, float],
     is_complete: bool = False,
     is_cut_short: bool = False,
+    logs: tuple[LogFound, ...] = (),
 ) -> list[str]:
-    """Look at a datacenter's logs as they are now, and name what is wrong with its join.
+    """Name what is wrong with a datacenter's join. `logs`: as they are now, where that is known.
 
     AdapterNotFound, StateUnavailable, FormatTooNew.
     """
     overdue = 0 if has_met(counts) else overdue_records(pipeline, datacenter)
-    logs, adapter_skips = look_at_logs(pipeline, datacenter), may_skip(adapter_of(pipeline))
+    logs, adapter_skips = logs or look_at_logs(pipeline, datacenter), may_skip(adapter_of(pipeline))
     odd_files = _odd_files(pipeline, datacenter, counts)
     columns = _columns(pipeline, datacenter) if none_has_a_key(counts) else ()
     found = JoinFindings(logs, overdue, adapter_skips, is_complete, is_cut_short, odd_files, columns)
@@ -90,19 +93,23 @@ def look_at_logs(pipeline: Pipeline, datacenter: str) -> tuple[LogFound, ...]:
     place = pipeline.datacenters[datacenter]
     globs: dict[Side, str] = {"primary": pipeline.primary.files, "foreign": pipeline.foreign.files}
     with open_view(place.state) as state:
-        read = {known.file.side for known in state.files().values()} if state is not None else set()
-    return tuple(_look_at(place.logs, side, glob, side in read) for side, glob in globs.items())
+        known = list(state.files().values()) if state is not None else []
+    return tuple(_look_at(pipeline, place.logs, side, glob, known) for side, glob in globs.items())
 
 
-def _look_at(place: Location, side: Side, glob: str, is_read: bool) -> LogFound:
+def _look_at(
+    pipeline: Pipeline, place: Location, side: Side, glob: str, known: Sequence[TrackedFile]
+) -> LogFound:
     problem = log_folder(place).why_not_there()
     if problem is not None:
         return LogFound(side, str(place), glob, 0, problem)
-    files = watch_of(place, glob).scan().files
+    found = watch_of(place, glob).scan()
+    files, is_read = found.files, any(one.file.side == side for one in known)
     others = () if files else log_folder(place).watch(EVERYTHING).scan().files
     shown = tuple(file.path for file in others[:SHOWN_OTHERS])
     unread = 0 if is_read else sum(file.size_bytes > 0 for file in files)
-    return LogFound(side, str(place), glob, len(files), None, shown, unread)
+    beside = tuple(names_beside(pipeline, side, glob, found, known))
+    return LogFound(side, str(place), glob, len(files), None, shown, unread, beside)
 
 
 def _odd_files(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float]) -> dict[Side, str]:
