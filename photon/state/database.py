@@ -42,8 +42,7 @@ from photon.tokens import Occurrence, PlanKey
 STATE_FILE = "dispatcher.sqlite"
 STATE_FORMAT = 2  # of SCHEMA: a table or column more is another format
 _BEGIN_ANEW = (
-    "use that Photon; or move {} away: the next start begins a new epoch and reads the logs again, and "
-    "nothing is joined twice"
+    "move {} away: the next start begins a new epoch and reads the logs again, and nothing is joined twice"
 )
 
 # The table `files` has the fields of LogFile and TrackedFile in their order, `unread_files` those of
@@ -127,7 +126,9 @@ class StateReader:
         except (OSError, sqlite3.Error) as error:
             why = why_not(error, folder)
             raise StateUnavailable(f"cannot open the state {self.path}: {why}") from error
-        if stored_format != STATE_FORMAT:
+        if stored_format > STATE_FORMAT:
+            raise FormatTooNew(self.path, stored_format, STATE_FORMAT)
+        if stored_format < STATE_FORMAT:
             raise FormatTooNew(self.path, stored_format, STATE_FORMAT, _BEGIN_ANEW.format(folder))
 
     def _open(self) -> sqlite3.Connection:
