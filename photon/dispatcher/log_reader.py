@@ -248,7 +248,9 @@ class LogReader:
         lost_bytes = sum(lost.unread_bytes for lost in observation.vanished)
         lost_bytes -= sum(self._counted_bytes(new) for new in changed.values())
         before = self.entries[side]
-        entries, ended = follow(before, observation.sight, now_us) if observation.sight else (before, ())
+        entries, ended = (
+            follow(before, observation.seen_files, now_us) if observation.seen_files else (before, ())
+        )
         entries, over = bounded(entries, before, self._acknowledged)
         lost_bytes += sum(one.size_bytes for one in over if one.identity not in self._acknowledged)
         others = {side: entries} if entries != before else {}

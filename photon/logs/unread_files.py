@@ -98,7 +98,7 @@ class UnreadFile:
 
 
 @dataclass(frozen=True)
-class Sight:
+class SeenFiles:
     """What one look saw of a log: `unread` files, and what it needs to know of the others."""
 
     unread: tuple[UnreadFile, ...] = ()
@@ -141,10 +141,10 @@ def why_held(unread: Sequence[UnreadFile]) -> str:
 
 
 def follow(
-    before: Iterable[UnreadFile], sight: Sight, now_us: int
+    before: Iterable[UnreadFile], seen: SeenFiles, now_us: int
 ) -> tuple[tuple[UnreadFile, ...], tuple[Ended, ...]]:
     """The entries of one log after a look, in the order of their paths, and those that ended with it."""
-    left = {one.path: one for one in sight.unread}
+    left = {one.path: one for one in seen.unread}
     entries: list[UnreadFile] = []
     ended: list[Ended] = []
 
@@ -157,7 +157,7 @@ def follow(
 
     known = [entry for entry in before if entry.path != THE_OTHERS]
     if not known:
-        return sight.unread, ()
+        return seen.unread, ()
     for entry in filter(is_in_place, known):
         go_on(entry, left[entry.path])
     in_place = {entry.path for entry in entries}
@@ -171,9 +171,9 @@ def follow(
     for entry in rest:
         if entry.path in left:
             go_on(entry, left[entry.path])
-        elif because := _why_over(entry, sight):
+        elif because := _why_over(entry, seen):
             ended.append(Ended(entry, because))
-        elif entry.state == "gone" or not sight.is_shown(entry.path):
+        elif entry.state == "gone" or not seen.is_shown(entry.path):
             entries.append(entry)
         elif entry.state == "open":
             entries.append(replace(entry, state="missed"))
@@ -245,22 +245,24 @@ def _later(entry: UnreadFile, now: UnreadFile, now_us: int) -> UnreadFile:
     return replace(now, since_us=min(entry.since_us, now_us), grown_us=grown_us, reason=reason)
 
 
-def _why_over(entry: UnreadFile, sight: Sight) -> Literal["read", "replaced", "not matched any more"] | None:
+def _why_over(
+    entry: UnreadFile, seen: SeenFiles
+) -> Literal["read", "replaced", "not matched any more"] | None:
     if entry.kind != "file":
-        is_listed = ("" if entry.path == "." else entry.path) in sight.found.folders
-        return "read" if is_listed or entry.path in sight.others else None
-    here = sight.others.get(entry.path)
+        is_listed = ("" if entry.path == "." else entry.path) in seen.found.folders
+        return "read" if is_listed or entry.path in seen.others else None
+    here = seen.others.get(entry.path)
     if here is not None and here.inode == entry.inode:
         return "read"
-    if any(_is_moved(entry, found, sight) for found in sight.others_by_inode.get(entry.inode, ())):
+    if any(_is_moved(entry, found, seen) for found in seen.others_by_inode.get(entry.inode, ())):
         return "read"
     if entry.state == "gone":  # another file at its path brings nothing of it back, unless it begins alike
-        return "replaced" if here is not None and sight.head_of(here) == entry.head_hash != b"" else None
+        return "replaced" if here is not None and seen.head_of(here) == entry.head_hash != b"" else None
     if here is not None:
         return "replaced"
-    return None if sight.is_match(entry.path) else "not matched any more"
+    return None if seen.is_match(entry.path) else "not matched any more"
 
 
-def _is_moved(entry: UnreadFile, found: FoundFile, sight: Sight) -> bool:
+def _is_moved(entry: UnreadFile, found: FoundFile, seen: SeenFiles) -> bool:
     is_as_before = (found.size_bytes, found.modified_ns) == (entry.size_bytes, entry.modified_ns)
-    return is_as_before or sight.head_of(found) == entry.head_hash != b""
+    return is_as_before or seen.head_of(found) == entry.head_hash != b""

@@ -67,6 +67,6 @@ def unread_now(pipeline: Pipeline, datacenter: str, view: StateView, now_us: int
         before = [one for one in view.unread if one.side == side]
         tail = LogTail(place.logs, side, log, pipeline.limits, pipeline.tailing, unread=before)
         files = {number: one for number, one in view.files.items() if one.file.side == side}
-        sight = tail.observe(files, max(view.files, default=0) + 1, now_us).sight
-        found += before if sight is None else follow(before, sight, now_us)[0]
+        seen_files = tail.observe(files, max(view.files, default=0) + 1, now_us).seen_files
+        found += before if seen_files is None else follow(before, seen_files, now_us)[0]
     return tuple(one for one in found if one.holds(known))

@@ -271,9 +271,9 @@ def test_logs_that_can_not_be_asked_for_are_not_gone(
 
 def unread_of(logs: Logs) -> tuple[UnreadFile, ...]:
     """The objects that the last look has not read."""
-    sight = logs.last_seen.sight
-    assert sight is not None
-    return sight.unread
+    seen_files = logs.last_seen.seen_files
+    assert seen_files is not None
+    return seen_files.unread
 
 
 def is_of_a_bad_object(method: str, path: str) -> bool:

@@ -14,7 +14,7 @@ from photon.dispatcher.planning import due_retries
 from photon.logs.discovery import _Scanner
 from photon.logs.files import Side
 from photon.logs.tailing.contents import Contents
-from photon.logs.tailing.unread_sight import UnreadSight
+from photon.logs.tailing.unread_finder import UnreadFinder
 from photon.logs.unread_files import UnreadFile
 from photon.state.completeness.publishing import Publisher
 from tests.simulation import unread_stories as stories
@@ -92,7 +92,7 @@ def test_a_story(tmp_path: Path, story: Callable[[World], None]) -> None:
     [
         (STORIES[0], UnreadFile, "identity", property(lambda one: (one.side, one.path, 0, 0, 0)), "since"),
         (STORIES[1], UnreadFile, "identity", property(lambda one: (one.side, one.path, 0, 0, 0)), "told of"),
-        (STORIES[2], UnreadSight, "_is_shown", lambda *_: True, "counts as gone"),
+        (STORIES[2], UnreadFinder, "_is_shown", lambda *_: True, "counts as gone"),
         (STORIES[3], UnreadFile, "is_same", lambda *_: False, "another one"),
         (STORIES[4], dispatcher, "due_retries", _due_by_the_clock, "given up"),
         (STORIES[5], Publisher, "note_unread", lambda *_: None, "called complete"),

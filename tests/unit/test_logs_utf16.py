@@ -26,12 +26,12 @@ def test_a_file_in_utf_16_is_unread_until_the_command_that_tells_of_it_was_typed
     assert world.read(final=True) == {}
     (problem,) = world.last_seen.problems
     assert problem.reason.startswith("it is UTF-16; convert it when nobody writes it any more, for iconv ")
-    assert [each.path for each in world.last_seen.sight.unread] == [name]
+    assert [each.path for each in world.last_seen.seen_files.unread] == [name]
 
     subprocess.run(problem.reason.split("`")[1], shell=True, check=True)
     assert b"".join(world.read(final=True).values()) == TEXT.partition("\n")[2].encode()
     assert not world.last_seen.problems
-    assert not world.last_seen.sight.unread
+    assert not world.last_seen.seen_files.unread
 
 
 def test_a_gzip_file_in_utf_16_that_iconv_can_not_convert_is_kept(tmp_path: Path) -> None:

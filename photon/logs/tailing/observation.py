@@ -10,7 +10,7 @@ from photon.logs.discovery import FileProblem, FoundFile
 from photon.logs.files import TrackedFile
 from photon.logs.source import HASH_BYTES
 from photon.logs.tailing.rotation import names_of
-from photon.logs.unread_files import Sight
+from photon.logs.unread_files import SeenFiles
 
 
 @dataclass
@@ -87,6 +87,6 @@ class Observation:
     vanished: tuple[TrackedFile, ...]  # gone or replaced since the last look; an alarm if unread
     checks_pending: bool = False  # the next look will know more: not idle, though the backlog may be empty
     is_away: bool = False  # the store of the logs can't be asked now: nothing is known of them
-    sight: Sight | None = None  # of files that are not read; None: the look came to no end
+    seen_files: SeenFiles | None = None  # of files that are not read; None: the look came to no end
     passed_over: tuple[FileProblem, ...] = ()  # what matches and is no plain file
     listed_us: int | None = None  # files that were there at this time are found; None: a listing is under way

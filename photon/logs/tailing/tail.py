@@ -51,7 +51,7 @@ from photon.logs.tailing.rotated_files import (
     find_rotated,
 )
 from photon.logs.tailing.unknown_ends import Ends, latest_growth_us, was_written
-from photon.logs.tailing.unread_sight import UnreadSight
+from photon.logs.tailing.unread_finder import UnreadFinder
 from photon.logs.tailing.unseen_rotations import UnseenRotations, others_beside, strangers_beside
 from photon.logs.tailing.whole_gzips import WholeGzips
 from photon.logs.unread_files import UnreadFile
@@ -93,7 +93,7 @@ class LogTail:
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips)
         self._retry_times = RetryTimes()
-        self._unread = UnreadSight(side, log.files, self._contents)
+        self._unread = UnreadFinder(side, log.files, self._contents)
         self.seen = Scan()  # files that the last look saw
         self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
@@ -149,8 +149,10 @@ class LogTail:
         self._read_doubted(look)
         look.problems += vanished_folders(look.files.values(), found)
         known = self._known.keys() - look.failed
-        sight = None if found.is_away else self._unread.sight(look, found, known, self._copies)
-        made = {one.path for one in sight.unread if one.is_copy_so_far} if sight is not None else set()
+        seen_files = None if found.is_away else self._unread.seen_files(look, found, known, self._copies)
+        made = (
+            {one.path for one in seen_files.unread if one.is_copy_so_far} if seen_files is not None else set()
+        )
         look.problems = [one for one in look.problems if one.path not in made]  # each rotation makes some
         return Observation(
             {number: look.files[number] for number in look.changed},
@@ -161,7 +163,7 @@ class LogTail:
             or found.is_away
             or any(look.files[number].state == "open" for number in look.missing),
             found.is_away,
-            sight=sight,
+            seen_files=seen_files,
             passed_over=found.passed_over,
             listed_us=now_us - int(found.took_seconds * MICROSECONDS) if found.is_whole else None,
         )

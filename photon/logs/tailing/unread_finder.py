@@ -14,10 +14,10 @@ from photon.logs.files import Side, TrackedFile
 from photon.logs.source import UNREADABLE, hash_bytes
 from photon.logs.tailing.contents import Contents
 from photon.logs.tailing.observation import Look
-from photon.logs.unread_files import BEING_LOOKED_AT, HALF_A_LINE, HEAD_BYTES, Sight, UnreadFile
+from photon.logs.unread_files import BEING_LOOKED_AT, HALF_A_LINE, HEAD_BYTES, SeenFiles, UnreadFile
 
 
-class UnreadSight:
+class UnreadFinder:
     """Sees the unread files of one log, and remembers what it found of each as it is."""
 
     def __init__(self, side: Side, pattern: str, contents: Contents) -> None:
@@ -26,7 +26,9 @@ class UnreadSight:
         self._contents = contents
         self._heads: dict[FoundFile, bytes] = {}
 
-    def sight(self, look: Look, found: Scan, known: Collection[str], copies: Collection[FoundFile]) -> Sight:
+    def seen_files(
+        self, look: Look, found: Scan, known: Collection[str], copies: Collection[FoundFile]
+    ) -> SeenFiles:
         """What is not read: all that was found, without what this look has read or knows to be a copy.
 
         `known`: the paths of the files that can be read on, or were read.
@@ -40,7 +42,7 @@ class UnreadSight:
         if left:
             unread += self._unread_of(look, left)
         self._heads = {file: self._heads[file] for file in left if file in self._heads}
-        return Sight(
+        return SeenFiles(
             tuple(unread), found, partial(self._is_shown, look, found), self._is_match, self._head_of
         )
 
