@@ -20,6 +20,7 @@ from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
 from photon.registry.stores.sqlite.file import DATABASE
+from photon.registry.stores.sqlite.lock import LOCK, NEXT
 from tests.support.local_servers import local_server
 
 pytestmark = pytest.mark.server
@@ -52,8 +53,8 @@ ON_LOCAL_REGISTRY: dict[str, tuple[tuple[str, ...], ...]] = {
     "unmatched": (("{file}",), ("{file}", "--anew")),
 }
 ON_ENDPOINTS = {"registry repair": (("{file}", "--endpoint", "{url}"),)}
-# Files by which processes find the server of a local registry, and keep others out. They say nothing of rows.
-BOOKKEEPING = {"server.log", "server.lock", "users.lock", "lock"}
+# Files by which processes take turns at a local registry, and at a backfill. They say nothing of rows.
+BOOKKEEPING = {LOCK, NEXT, "lock"}
 
 
 def world_in(folder: Path, endpoints: str = "local") -> Path:
