@@ -15,9 +15,8 @@ from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.in_time import NotInTime, Repeated
-from photon.releases.foreign_commits import newest_part, open_facts
+from photon.releases.foreign_commits import looked_through, newest_part, open_facts
 from photon.releases.release import Part
-from photon.storage.changes import Commit
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.delta import LOG_FOLDER
 from photon.storage.foreign_commits import MOST_LOOKED_AT, ForeignCommits, ForeignCommitWatch, together
@@ -60,16 +59,13 @@ def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple
     known = open_facts(pipeline, datacenter, retired, part)
     # In a store each listing costs: the join looks.
     behind = _behind(datacenter, lake, part) if isinstance(lake, Path) else ()
-    # Of another table in the place of joined rows their own light tells, with another remedy.
-    return tuple(
-        one for one in together((*known, *behind)) if (one.table, one.kind) != ("joined_events", "replaced")
-    )
+    return together((*known, *behind))
 
 
 def _behind(datacenter: str, lake: Path, part: Part | None) -> Iterator[ForeignCommits]:
     """Find commits of others since the release was counted; to a table that no release has, all of them."""
     for table in TABLE_COLUMNS:
-        known = Commit() if part is None else part.looked.get(table, Commit())
+        known = looked_through(part, table)
         watch = _watch(lake, datacenter, table)
         entries = [int(entry.stem) for entry in (lake / table / LOG_FOLDER).glob("[0-9]*[0-9].json")]
         # Without a table, its light says so.

@@ -13,6 +13,7 @@ from photon.releases.finding import asked_of_lakes
 from photon.releases.making import open_after
 from photon.releases.release import Part
 from photon.storage.changes import Commit
+from photon.storage.columns import TableName
 from photon.storage.delta import lake_errors
 from photon.storage.foreign_commits import ForeignCommits, ForeignCommitWatch
 
@@ -38,6 +39,11 @@ def open_facts(
     return open_after(part.foreign, copies.clean_release(pipeline, datacenter, retired))
 
 
+def looked_through(part: Part | None, table: TableName) -> Commit:
+    """The commit up to which a release has looked; before the first one where none has."""
+    return Commit() if part is None else part.looked.get(table, Commit())
+
+
 def others_took_rows(pipeline: Pipeline, datacenter: str, retired: Collection[str] = ()) -> bool:
     """Whether a joined row of this datacenter that is not there may be one that others took.
 
@@ -50,7 +56,6 @@ def others_took_rows(pipeline: Pipeline, datacenter: str, retired: Collection[st
     with lake_errors(f"look for commits of others in the table {table.folder}"):
         part = newest_part(pipeline, datacenter, retired)
         known = open_facts(pipeline, datacenter, retired, part)
-        looked = Commit() if part is None else part.looked.get(table.name, Commit())
         watch = ForeignCommitWatch(table.folder, datacenter, table.name)
-        found = (*known, *watch.look(looked, table.load().version()))
-    return any(one.took_joined_rows and one.kind != "replaced" for one in found)
+        found = (*known, *watch.look(looked_through(part, table.name), table.load().version()))
+    return any(one.took_joined_rows for one in found)

@@ -42,6 +42,7 @@ class RegistryAnswer:
     occurrence: str | None = None  # the record that was to join, in its epoch
     holder_state: HolderState = ""  # the holding epoch's
     also_claimed: tuple[str, ...] = ()  # plans that came too late
+    is_acknowledged: bool = False  # others took its row, and a person has acknowledged that (protocol E13)
 
     @property
     def holder(self) -> str | None:
@@ -357,6 +358,8 @@ def _registry_sentence(answer: RegistryAnswer, is_known: bool) -> str:
 
 
 def _why_no_row(answer: RegistryAnswer) -> str:
+    if answer.is_acknowledged:
+        return "others took it, and a person has acknowledged that: it stays away"
     if answer.holder_state == "lake gone":
         return f"datacenter {answer.datacenter} is retired, and its lake is gone with its rows"
     if answer.id_status == "joined":

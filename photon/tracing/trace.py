@@ -19,6 +19,7 @@ from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.process.in_time import NotInTime, Question
 from photon.registry.errors import RegistryMissing
+from photon.registry.hashing import hashes_of_texts
 from photon.registry.opening import (
     GRACE_SECONDS,
     find_registry_soon,
@@ -27,6 +28,7 @@ from photon.registry.opening import (
     read_register,
 )
 from photon.registry.register import Register
+from photon.registry.taken_rows import listed
 from photon.state.database import StateUnavailable
 from photon.state.starting import what_starts
 from photon.state.view import open_view, read_offsets
@@ -105,7 +107,12 @@ def _register_soon(pipeline: Pipeline) -> Register | None:
 
 
 def _ask_ledgers(pipeline: Pipeline, found: Trace) -> RegistryAnswer:
-    return ask_registry(pipeline, open_reader(pipeline, GRACE_SECONDS), found)
+    registry = open_reader(pipeline, GRACE_SECONDS)
+    answer = ask_registry(pipeline, registry, found)
+    with _noting_problem(found, "the lists of acknowledged rows"):
+        is_listed = listed(pipeline, registry.register).has(hashes_of_texts([found.event_id]))
+        answer = replace(answer, is_acknowledged=bool(is_listed[0]))
+    return answer
 
 
 def _note_what_the_register_says(pipeline: Pipeline, register: Register | None, found: Trace) -> None:

@@ -25,7 +25,9 @@ from tests.simulation.catching import caught_by_story
 from tests.simulation.foreign_stories import BACK
 from tests.simulation.hold_stories import HOME
 from tests.simulation.put_back_stories import Copied
+from tests.simulation.rebuilding import rebuild, set_adapter
 from tests.simulation.recovery_stories import a_row_is_removed, assert_sound
+from tests.simulation.test_rebuild import LOUD
 from tests.simulation.verifying import recover_all
 from tests.simulation.world import World
 from tests.support.crashes import crash_at
@@ -84,7 +86,14 @@ def a_recovery(world: Copied) -> None:
     both_join(world)
 
 
-WHATEVER: list[Story] = [a_duplicate, a_lost_state, a_recovery]
+def a_rebuild(world: Copied) -> None:
+    """All rows of its day are made again, with another adapter."""
+    set_adapter(world, "loud_beside_taken_rows", LOUD)
+    assert rebuild(world).tally.replaced == 1
+    both_join(world)
+
+
+WHATEVER: list[Story] = [a_duplicate, a_lost_state, a_recovery, a_rebuild]
 
 
 @pytest.mark.parametrize("story", WHATEVER, ids=lambda one: one.__name__)
@@ -167,6 +176,27 @@ def test_who_frees_all_of_a_lake_that_is_gone_is_caught(
     monkeypatch.setattr("photon.upkeep.retire.listed", lambda *_: HashSet(NO_HASHES))
     monkeypatch.setattr("photon.verification.scope.listed", lambda *_: HashSet(NO_HASHES))
     caught_by_story(partial(a_lake_is_gone_for_good, world), because=BACK)
+
+
+def test_a_trace_tells_that_its_row_was_taken_and_acknowledged(world: Copied) -> None:
+    found = world.trace("c1")
+    assert "others took it, and a person has acknowledged that: it stays away" in found.verdict
+    assert found.what_to_do.startswith("Nothing: a person has acknowledged")
+    assert "acknowledged" not in world.trace("c2").verdict + world.trace("c2").what_to_do
+
+
+def test_without_the_list_a_trace_sends_people_to_recover(tmp_path: Path) -> None:
+    found = taken(tmp_path).trace("c1")
+    assert "its row is gone" in found.verdict
+    assert "photon recover" in found.what_to_do
+
+
+def test_a_trace_without_any_list_names_the_lakes(world: Copied) -> None:
+    for name in ("east", "west"):
+        shutil.rmtree(world.folder / "lake" / name / taken_rows.FOLDER)
+    found = world.trace("c1")
+    assert found.registry is not None
+    assert any("bring the lakes back" in one for one in found.problems)
 
 
 # -- the acknowledgement itself

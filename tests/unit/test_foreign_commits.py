@@ -130,9 +130,19 @@ def test_an_entry_that_is_gone_may_have_been_anything(world: World) -> None:
 
 
 def test_another_entry_in_place_of_a_known_one_is_another_table(world: World) -> None:
+    world.clicks(("wild", None))
+    world.join()
+    folder = folder_of(world).parent / "dead_letters"
+    version = last_version(folder)
+    for known in (Commit(version, "0" * 64), Commit(version + 5, "0" * 64)):
+        (fact,) = ForeignCommitWatch(folder, "east", "dead_letters").look(known, version)
+        assert (fact.kind, fact.commits) == ("replaced", 1)
+
+
+def test_of_another_table_in_place_of_joined_rows_their_own_light_tells_alone(world: World) -> None:
     since = now(world)
-    assert found(world, Commit(since.version, "0" * 64)) == [("replaced", 1)]
-    assert found(world, Commit(since.version + 5, since.digest)) == [("replaced", 1)]
+    assert found(world, Commit(since.version, "0" * 64)) == []
+    assert found(world, Commit(since.version + 5, since.digest)) == []
 
 
 def test_a_deleted_row_is_found_past_a_feature_that_nobody_can_read(world: World) -> None:
