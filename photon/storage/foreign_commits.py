@@ -23,11 +23,13 @@ from photon.storage.replaced_files import rebuild_app
 if TYPE_CHECKING:
     from photon.storage.tables import OutputTable  # a status does without it
 
-# "rewrote": it says that it changed no row. "gone": its entry can't be read any more. "replaced": another
-# table, or an older copy, lies there, so the commits since are not those that were made.
-Kind = Literal["took", "added", "rewrote", "gone", "replaced"]
+# "changed": it may have altered rows. "rewrote": it says that it changed no row. "gone": its entry can't be
+# read any more. "replaced": another table, or an older copy, lies there, so the commits since are not those
+# that were made.
+Kind = Literal["took", "changed", "added", "rewrote", "gone", "replaced"]
 # While one of these is open, a row that is not there may be one that others took.
-TAKES_ROWS: tuple[Kind, ...] = ("took", "gone")
+TAKES_ROWS: tuple[Kind, ...] = ("took", "changed", "gone")
+_ONLY_TAKES = ("DELETE", "TRUNCATE", "FSCK", "RESTORE")  # operations that alter no row
 MOST_LOOKED_AT = 1_000  # entries, by who looks from outside; a release is made before there are so many
 
 
@@ -66,7 +68,11 @@ class ForeignCommits:
     @property
     def sentence(self) -> str:
         """Tell people what was done to the table, and since when."""
-        does = {"added": "rows were added by others", "rewrote": "files were rewritten by others"}
+        does = {
+            "took": "rows were taken by others",
+            "added": "rows were added by others",
+            "rewrote": "files were rewritten by others",
+        }
         since = "" if self.since_us is None else f" (since {in_utc(self.since_us, 'minutes')})"
         return f"{self.table}: {does.get(self.kind, 'rows were changed by others')}: {self}{since}"
 
@@ -198,15 +204,15 @@ class ForeignCommitWatch:
             self._last[str(transaction["appId"])] = int(transaction["version"])
         if is_ours or not files:
             return ()
+        info = info_of(actions)
+        said = str(info.get("operation", "a commit"))
         kind: Kind = "added"
         if not _changes_rows(actions):
             kind = "rewrote"
         elif any("remove" in action for action in actions):
-            kind = "took"
-        info = info_of(actions)
+            kind = "took" if said in _ONLY_TAKES else "changed"
         made_ms = info.get("timestamp")
         since_us = made_ms * 1_000 if isinstance(made_ms, int) else None
-        said = str(info.get("operation", "a commit"))
         return (ForeignCommits(self.table, kind, 1, said, version, version, since_us),)
 
     def _fact(self, kind: Kind, first: int, last: int | None = None) -> ForeignCommits:

@@ -72,7 +72,7 @@ class AcknowledgementPlan:
         lake = pipeline.datacenters[name].lake
         with lake_errors(f"read the releases in {lake}"):
             newest = copies.latest(lake)
-        ended = _facts(pipeline, name)
+        ended = _facts_of_taken_rows(pipeline, name)
         hashes = taken_from(pipeline, self.registry, name)  # read behind the release
         digest = put_list(pipeline, gone, name, hashes)
         fault_point("acknowledge.after_list")
@@ -99,13 +99,20 @@ def plan_acknowledgement_of_rows(
             f"photon recover {pipeline.typed}"
         )
     hashes = taken_from(pipeline, registry, datacenter)
-    expected = AcknowledgedRows(len(hashes), _facts(pipeline, datacenter))
+    expected = AcknowledgedRows(len(hashes), _facts_of_taken_rows(pipeline, datacenter))
     return AcknowledgementPlan(pipeline, registry, register, datacenter, expected)
 
 
-def _facts(pipeline: Pipeline, datacenter: str) -> tuple[str, ...]:
+def _facts_of_taken_rows(pipeline: Pipeline, datacenter: str) -> tuple[str, ...]:
+    """What an acknowledgement ends, told. NotAcknowledged where rows were altered too: they stay wrong."""
     with lake_errors(f"read the releases in {pipeline.datacenters[datacenter].lake}"):
         found = open_facts(pipeline, datacenter, (), newest_part(pipeline, datacenter, ()))
+    if altered := next((one for one in found if one.kind == "changed"), None):
+        raise NotAcknowledged(
+            f"{altered.sentence}: nobody can acknowledge rows that were altered. "
+            f"photon verify {pipeline.typed} names them, with the command that makes them right; once it "
+            "finds nothing wrong, delete what is to go, and acknowledge that"
+        )
     return tuple(one.sentence for one in found)
 
 

@@ -80,6 +80,6 @@ def test_each_release_that_carries_it_says_so(carried: Release) -> None:
     assert release is not None
     for one in (carried, release):
         (said,) = one.foreign_sentences()
-        assert said.startswith("east: joined_events: rows were changed by others: DELETE in version 9")
+        assert said.startswith("east: joined_events: rows were taken by others: DELETE in version 9")
         assert any(said in line for line in lines_of(one))
         assert described([one])[0]["changed_by_others"] == [said]

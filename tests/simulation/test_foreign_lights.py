@@ -49,7 +49,7 @@ def test_a_row_that_others_deleted_is_red_before_any_join_or_release(world: Worl
     assert light(world) == ""
     table(world).delete("_event_id = 'c1'")
     said = light(world)
-    assert said.startswith("error: east: joined_events: rows were changed by others: DELETE in version")
+    assert said.startswith("error: east: joined_events: rows were taken by others: DELETE in version")
     assert "photon recover" in said
 
 

@@ -76,13 +76,29 @@ def test_what_is_acknowledged_stays_away_and_all_is_verified(pipeline: Path) -> 
     assert told("acknowledge", pipeline, "east", "--rows", "--dry-run")["rows"] == 2
     done = told("acknowledge", pipeline, "east", "--rows")
     assert (done["rows"], done["is_open"]) == (2, False)
-    assert ["joined_events: rows were changed by others" in one for one in done["ended"]] == [True]
+    assert ["joined_events: rows were taken by others" in one for one in done["ended"]] == [True]
     assert told("verify", pipeline)["east"]["joined"] == 3
     told("recover", pipeline)
     with (pipeline.parent / "logs" / "clicks.csv").open("a") as log:
         log.write("c1,q1,1700000001\n")
     join(pipeline)
     assert joined(pipeline) == ["c2"]
+
+
+def test_rows_that_were_altered_too_are_made_right_before_others_are_acknowledged(pipeline: Path) -> None:
+    table = DeltaTable(pipeline.parent / "lake" / "east" / "joined_events")
+    table.update(updates={"query": "'other'"}, predicate="_event_id = 'c2'")
+    refused = photon("acknowledge", pipeline, "east", "--rows")
+    assert refused.exit_code == 3, refused.output
+    assert "UPDATE in version" in refused.output
+    assert f"photon verify {pipeline}" in refused.output
+    rebuilt = photon("backfill", pipeline, "-d", "east", "--day", "2023-11-14", "--rebuild")
+    assert rebuilt.exit_code == 0, rebuilt.output
+    told("recover", pipeline)
+    join(pipeline)
+    told("verify", pipeline)
+    DeltaTable(table.table_uri).delete("_event_id = 'c1'")
+    assert told("acknowledge", pipeline, "east", "--rows")["rows"] == 1
 
 
 def test_a_verification_that_goes_on_from_kept_results_goes_by_the_list_too(pipeline: Path) -> None:
@@ -99,7 +115,7 @@ def test_a_query_says_that_others_took_rows(pipeline: Path) -> None:
     for _ in range(2):
         done = photon("sql", "SELECT count(*) AS n FROM joined", pipeline, "--format", "json")
         assert json.loads(done.stdout) == [{"n": 2}]
-        assert "east: joined_events: rows were changed by others: DELETE in version" in done.stderr
+        assert "east: joined_events: rows were taken by others: DELETE in version" in done.stderr
     told("acknowledge", pipeline, "east", "--rows")
     join(pipeline)
     assert "changed by others" not in photon("sql", "FROM joined", pipeline).stderr
