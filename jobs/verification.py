@@ -239,20 +239,15 @@ class Verification:
         self._pages = pages
         self._scope = scope
         self._progress = progress
-        self._persisted: list[DataFrame] = []
         on_cluster = not isinstance(session, LocalSession) and is_cluster(str(session.sparkContext.master))
         self._spool = Spool(scope.pipeline, in_lakes=on_cluster)
         if not isinstance(session, LocalSession):
             view = self._spool.with_runs_in_files(scope.view, scope.selected[0])
             self._scope = replace(scope, view=view)
         # In this process all is in memory.
-        levels = (None, None) if isinstance(session, LocalSession) else _levels(on_cluster)
-        self._on_disk: Any = levels[0]
-        self._level: Any = levels[1]
+        self._level: Any = None if isinstance(session, LocalSession) else _level(on_cluster)
 
     def close(self) -> None:
-        for frame in self._persisted:
-            frame.unpersist()
         self._spool.close()
 
     def report(self, keep: bool = False, window: Window | None = None) -> VerificationReport:
@@ -316,37 +311,30 @@ class Verification:
     def _classify(self, kept: KeptResults, queries: Queries) -> Found:
         self._progress("reading the foreign logs and classifying their records")
         new = kept.what_is_new()
-        rows = self._persist(new.rows)
-        records = self._persist(queries.classified(new.records, rows))
+        rows = self._computed(new.rows)
+        records = self._computed(queries.classified(new.records, rows))
         gone = not_looked_for(self._scope) | unreadable(records, "foreign")
         self._progress("looking for the primary events of what is joined, unjoinable or undecided")
-        primaries = self._persist(wanted_primaries(kept.primaries_of(records), records))
+        primaries = self._computed(wanted_primaries(kept.primaries_of(records), records))
         gone |= unreadable(primaries, "primary")
         self._progress("deciding on records that no table has")
-        decided = self._persist(queries.decided_records(records, primaries))
+        decided = self._computed(queries.decided_records(records, primaries))
         self._progress("comparing rows with joins made now")
-        verdicts = self._persist(queries.compared_rows(records, primaries))
+        verdicts = self._computed(queries.compared_rows(records, primaries))
         ambiguous = queries.ambiguous_rows(records, primaries)
         return Found(records, rows, decided, verdicts, ambiguous, new.settled, queries.all_rows(), gone)
-
-    def _persist(self, frame: DataFrame) -> DataFrame:
-        # On disk too: records may be more than memory.
-        self._persisted.append(frame.persist(self._on_disk))
-        return frame
 
     def _computed(self, frame: DataFrame) -> DataFrame:
         """The rows themselves in place of the query: nested ones would have plans of gigabytes."""
         return frame.localCheckpoint(storageLevel=self._level)
 
 
-def _levels(on_cluster: bool) -> tuple[Any, Any]:
-    """How Spark holds rows: those that it can compute again, and those that it can't."""
+def _level(on_cluster: bool) -> Any:
+    """How Spark holds rows that it can't compute again."""
     from pyspark import StorageLevel
 
-    # Another machine has a copy too, so that nothing is computed again when one goes.
-    return StorageLevel.MEMORY_AND_DISK, (
-        StorageLevel.MEMORY_AND_DISK_2 if on_cluster else StorageLevel.MEMORY_AND_DISK
-    )
+    # Records may be more than memory. Another machine has a copy too, in case that one goes.
+    return StorageLevel.MEMORY_AND_DISK_2 if on_cluster else StorageLevel.MEMORY_AND_DISK
 
 
 def _task_scope(scope: Scope) -> TaskScope:

@@ -89,7 +89,7 @@ def test_a_file_that_is_gone_is_named_and_without_a_copy_it_is_taken_out_and_its
     data_file.unlink()
     with pytest.raises(LakeUnavailable, match=re.escape(f"such as {data_file}; put them back")):
         verify(pipeline, session)
-    open_table(data_file.parent).repair()
+    open_table(pipeline.datacenters["east"].lake / "joined_events").repair()
     found = verify(pipeline, session).datacenters["east"]
     assert [finding.kind for finding in found.violations] == ["missing"]
     RecoveryPlan(pipeline, {"east": found.as_dict()}).apply()
