@@ -270,9 +270,9 @@ def _used_again(trial: Trial) -> list[str]:
     if again.lookup_window is None:
         return [
             first,
-            f"  DOUBTFUL: no retry.lookup_window tells them apart: {again.doubtful:,} of "
-            f"{counted(trial.joined, 'row')} have several primaries to choose from, and the nearest joins. "
-            "Expected an id that no other primary event has, such as one of several columns: --primary-id "
+            f"  DOUBTFUL: no retry.lookup_window below half of that holds enough pairs: {again.doubtful:,} "
+            f"of {counted(trial.joined, 'row')} have several primaries to choose from, and the nearest joins."
+            " Expected an id that no other primary event has, such as one of several columns: --primary-id "
             "a,b with --foreign-key a,b",
         ]
     return [

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from photon.pipeline.values import MICROSECONDS_OF_UNITS
 
-# The share of the pairs that a window has to hold: others may be orphans that are near another use.
-LEAST_WITHIN = 0.9
+# The share of the pairs that a window has to hold: others may be orphans that are near another use. By chance
+# alone it would hold half of them.
+LEAST_WITHIN = 0.75
 LEAST_OF_UNIT = 10  # a window is said in the largest unit of which it has so many
 Ints = npt.NDArray[np.int64]
 
@@ -25,7 +26,7 @@ class IdsUsedAgain:
     of_ids: int
     shortest_us: int  # between two of one id; 0: at one time
     longest_us: int
-    doubtful: int  # pairs with several primaries to choose from, without a window
+    doubtful: int  # foreign ids with several primaries to choose from, without a window
     lookup_window: str | None  # that is proposed; None: no window tells them apart
     beyond: int  # pairs that are farther apart than this window, and do not join with it
 
@@ -59,7 +60,7 @@ def nearest_primaries(foreigns: pa.Table, primaries: pa.Table) -> Nearest:
         len(ids),
         int(gaps_us.min()),
         int(gaps_us.max()),
-        int((counts[keys[is_paired]] > 1).sum()),
+        len(pc.unique(foreigns["_id"].filter(pa.array(is_paired & (counts[keys] > 1))))),
         said(window_us) if is_enough else None,
         int(beyond.sum()) if is_enough else 0,
     )

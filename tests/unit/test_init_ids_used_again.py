@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -79,8 +80,27 @@ def test_where_no_window_tells_them_apart_the_doubtful_rows_are_told(
     sent = commands(2, apart_ms)
     trial, text = looked(monkeypatch, tmp_path, sent, answers(sent[:30], after_ms))
     assert load_pipeline("pipeline.yaml").retry.lookup_window is None
-    assert "DOUBTFUL: no retry.lookup_window tells them apart: 30 of 30 rows" in text
+    assert "DOUBTFUL: no retry.lookup_window below half of that holds enough pairs: 30 of 30 rows" in text
     assert trial["ids_used_again"]["lookup_window"] is None
+
+
+def test_a_window_is_proposed_where_one_event_of_six_is_an_orphan_beside_another_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = commands(2, 60 * MINUTE_MS)
+    orphans = answers(sent[:10], 50 * MINUTE_MS)
+    told = [{**each, "answer_id": f"orphan-{each['answer_id']}"} for each in orphans]
+    trial, _ = looked(monkeypatch, tmp_path, sent, answers(sent, 5_000) + told)
+    assert trial["ids_used_again"]["beyond"] == 10
+    assert load_pipeline("pipeline.yaml").retry.lookup_window == timedelta(minutes=29)
+
+
+def test_doubtful_rows_are_counted_once_however_often_they_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = commands(2, 10_000)
+    trial, _ = looked(monkeypatch, tmp_path, sent, answers(sent[:30], 9_000) * 2)
+    assert trial["ids_used_again"]["doubtful"] == trial["joined"] == 30
 
 
 def test_a_choice_whose_ids_come_again_says_that_rows_are_doubtful(
