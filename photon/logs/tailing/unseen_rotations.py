@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from contextlib import suppress
 
 from photon.logs.discovery import FoundFile, Scan
@@ -19,9 +19,14 @@ MOST_STRANGERS = 10_000  # beside one log: of so many files the fingerprints are
 
 
 class UnseenRotations:
-    """Looks for them again only when there are other files than before. Keeps only caches."""
+    """Looks for them again only when there are other files than before.
+
+    Where a log has changed hands is seen by one look alone, so it is kept until that can be decided.
+    """
 
     def __init__(self) -> None:
+        self._logs: set[str] = set()  # names of logs that others may have had, and their files
+        self._kept: dict[str, int] = {}
         self._others: Mapping[str, int] = {}  # among which there is none
         self._begun: list[FoundFile] = []  # those without a record yet
 
@@ -29,14 +34,18 @@ class UnseenRotations:
         self, look: Look, contents: Contents, found: Scan, held: OpenFiles | None, missing: Iterable[int]
     ) -> list[FoundFile]:
         """The new ones. While a file is `missing` any of them may be that file."""
-        others = others_beside(look, contents, found, held)
+        others = others_beside(look, contents, found, held) | self._kept
+        self._logs |= {log for tracked in look.files.values() for log in _was_called(look, tracked)}
         grown = contents.folder.find([file.path for file in self._begun])
         is_as_before = others == self._others and list(grown.values()) == self._begun
-        is_sought = not look.final and any(look.files[number].state == "open" for number in missing)
-        if is_as_before or is_sought:
+        if not look.final and any(look.files[number].state == "open" for number in missing):
+            self._kept = others
+            return []
+        logs, self._logs, self._kept = self._logs, set(), {}
+        if is_as_before:
             return []
         withheld = len(look.withheld)
-        unseen = unseen_rotations(look, contents, others)
+        unseen = unseen_rotations(look, contents, others, logs)
         copies = copies_of_rewritten(look, contents, others)
         look.cut_off.update(copy.path for copy in copies)
         self._begun = unseen = [*unseen, *(copy for copy in copies if copy not in unseen)]
@@ -53,8 +62,9 @@ def others_beside(look: Look, contents: Contents, found: Scan, held: OpenFiles |
     near: dict[str, str] = {}  # a file each of other folders
     for number, tracked in look.files.items():
         is_here = number in look.present
-        seen_bytes = look.before.get(number, tracked).size_bytes
-        if is_here and tracked.file.path in look.matched and seen_bytes >= SHORT_BYTES:
+        before = look.before.get(number, tracked)
+        is_it = before.file.inode == tracked.file.inode and before.size_bytes >= SHORT_BYTES
+        if is_here and tracked.file.path in look.matched and is_it:
             continue  # the file was not rotated
         for path in (tracked.file.path if is_here else "", tracked.target):
             is_copy = held is not None and held.is_kept(path)  # nobody rotates these
@@ -93,20 +103,20 @@ def _may_be_of(look: Look, contents: Contents, place: str) -> list[str]:
     return others[bisect_left(others, stem) : bisect_left(others, stem + chr(sys.maxunicode))]
 
 
-def unseen_rotations(look: Look, contents: Contents, others: Mapping[str, int]) -> list[FoundFile]:
+def unseen_rotations(
+    look: Look, contents: Contents, others: Mapping[str, int], logs: Collection[str]
+) -> list[FoundFile]:
     """Logs that were begun and rotated while nobody looked, so that `files` never matched their names.
 
+    `logs`: names that other files may have had since the look before.
     What came after a log was followed was that log for some time, whatever its time says. What was there
     before stays a stranger.
     """
-    logs = {log for tracked in look.files.values() for log in _was_called(look, tracked)}
-    if not logs:
-        return []
     inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
     known = Beginnings(look.files[number] for number in look.present)
     unseen = []
     for path, inode in others.items():
-        is_named_so = not logs.isdisjoint(rotated_from(path))
+        is_named_so = any(name in logs for name in rotated_from(path))
         may_be_new = is_named_so and inode not in inodes and path not in look.matched
         candidate = contents.folder.find([path]).get(path) if may_be_new else None
         if candidate is None or contents.is_stranger(look, candidate):
@@ -158,7 +168,7 @@ def _was_called(look: Look, tracked: TrackedFile) -> list[str]:
     """The names that a file has had as a log, or may have had, and another one may have had since then."""
     path = tracked.file.path
     before = look.before.get(tracked.file.number, tracked)
-    was_there = before.state == "open" and before.file.path == path
+    was_there = before.state == "open" and (before.file.path, before.file.inode) == (path, tracked.file.inode)
     if tracked.file.number in look.present and path in look.matched and was_there:
         return []
     return names_of(tracked)
