@@ -93,7 +93,11 @@ def _pair(key: Column, one: Column, is_said: tuple[bool, bool], log: frozenset[s
         return None
     met = float(pc.mean(pc.is_in(key.different, one.different).cast(pa.int8())).as_py())
     alike = alikeness(key.name, one.name, log)
-    if not met or one.distinct < LEAST_DISTINCT:
+    # Ids that a device counts anew after each boot come again as often as it boots.
+    is_by_name = (
+        key.name == one.name and met > LEAST_MET_TOGETHER and id_name(one.name, frozenset()) is not None
+    )
+    if not met or (one.distinct < LEAST_DISTINCT and not is_by_name):
         return None
     if not any(is_said) and _meet_by_chance(key, one, alike, met):
         return None

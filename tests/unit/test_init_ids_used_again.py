@@ -116,6 +116,19 @@ def test_a_choice_whose_ids_come_again_says_that_rows_are_doubtful(
     assert "rows may name a doubtful one" in done.output
 
 
+def test_ids_that_each_come_three_times_are_asked_about_with_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sent = commands(3, 60 * MINUTE_MS)
+    json_lines(tmp_path / "logs/queries/a.jsonl", sent)
+    json_lines(tmp_path / "logs/clicks/a.jsonl", answers(sent, 5_000))
+    done = init()
+    assert done.exit_code == 1
+    assert "--foreign-key command_id --primary-id command_id" in done.output
+    assert "rows may name a doubtful one" in done.output
+
+
 def test_a_window_is_said_in_whole_units_and_never_longer() -> None:
     assert [said(us) for us in (1_230 * 10**6, 5_400 * 10**6, 10**6, 9, 30 * 3_600 * 10**6)] == [
         "20m", "90m", "1000ms", "9us", "30h",
