@@ -38,7 +38,8 @@ def hash_ids(ids: pa.Array | pa.ChunkedArray | Sequence[str]) -> Hashes:
 def digests_of(lines: pa.Array | pa.ChunkedArray) -> Hashes:
     """The digest of each line, by which other content of an id is told from a copy. It guards nothing.
 
-    DuckDB takes a sixth of the time that NumPy does. Another release of it may have another hash.
+    DuckDB takes a sixth of the time that NumPy does. Another release of it may have another hash,
+    which a test would notice.
     """
     import duckdb  # half a second, and most processes index nothing
 
