@@ -124,11 +124,14 @@ def test_whoever_asks_the_server_gets_the_numbers_of_then(pipeline: Pipeline) ->
 
 
 def test_what_a_verification_found_is_told_by_its_kinds() -> None:
-    broken = Verified(5 * MICROSECONDS, {"violations": [{"kind": "missing", "count": 3}]})
+    noted = [{"kind": "ambiguous", "count": 2}]
+    broken = Verified(5 * MICROSECONDS, {"violations": [{"kind": "missing", "count": 3}], "findings": noted})
     found = of(status(facts={"verified": broken}))
     assert found["photon_verified_timestamp_seconds", "east"] == 5
     assert found["photon_verified_cases", "east", "missing"] == 3
     assert found["photon_verified_cases", "east", "duplicate_rows"] == 0
+    assert found["photon_verified_notes", "east", "ambiguous"] == 2
+    assert found["photon_verified_notes", "east", "conflicting"] == 0
 
 
 def test_an_error_budget_is_told_by_its_minutes() -> None:

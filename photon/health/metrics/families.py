@@ -22,6 +22,7 @@ from photon.verification.report import MEANINGS
 # The classes that only grow within an epoch. The other one is of records of now.
 FINAL = tuple(name for name in OUTCOME_CLASSES if name != "pending")
 BROKEN = tuple(kind for kind, meaning in MEANINGS.items() if meaning.violation)
+NOTED = tuple(kind for kind in MEANINGS if kind not in BROKEN)
 Status = DatacenterStatus | Exception
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 Samples = Iterable[tuple[tuple[str, ...], float]]  # the values of labels, and the number
@@ -261,22 +262,19 @@ def _checks(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         "When the newest verification was stored.",
         [((name,), one.at_us / MICROSECONDS) for name, one in verified.items()],
     )
-    yield gauge(
-        "verified_cases",
-        "Cases of broken promises in the newest verification, by kind.",
-        [
-            ((name, kind), float(count))
-            for name, one in verified.items()
-            for kind, count in _cases(one).items()
-        ],
-        "kind",
-    )
+    text = "Cases of broken promises in the newest verification, by kind."
+    yield gauge("verified_cases", text, _cases(verified, "violations", BROKEN), "kind")
+    text = "Cases in the newest verification that break no promise, by kind."
+    yield gauge("verified_notes", text, _cases(verified, "findings", NOTED), "kind")
 
 
-def _cases(verified: Verified) -> dict[str, int]:
-    """The cases of each kind in a stored report."""
-    found = {one["kind"]: one["count"] for one in verified.report["violations"]}
-    return dict.fromkeys(BROKEN, 0) | found
+def _cases(verified: Mapping[str, Verified], part: str, kinds: Iterable[str]) -> Samples:
+    """The cases of each of these kinds in stored reports."""
+    found = {
+        name: {each["kind"]: each["count"] for each in one.report.get(part, ())}
+        for name, one in verified.items()
+    }
+    return [((name, kind), float(counts.get(kind, 0))) for name, counts in found.items() for kind in kinds]
 
 
 def budget_families(budgets: Mapping[str, Budget]) -> Iterator[Metric]:
