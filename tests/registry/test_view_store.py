@@ -437,6 +437,17 @@ def test_no_flipped_byte_of_the_database_makes_another_view(stores: Stores) -> N
     assert {"empty", "as it was"} <= results
 
 
+def test_a_full_disk_on_which_sqlite_fails_otherwise_is_told_as_full(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, view = stores.filled()
+    store._db.execute("PRAGMA query_only = ON")  # SQLite fails otherwise than by "full"
+    monkeypatch.setattr("photon.registry.view_store.full_among", lambda *folders: list(folders))
+    with pytest.raises(ViewUnavailable, match="It goes on by itself then") as raised:
+        store.save(view)
+    assert "remove it: rm" not in str(raised.value)
+
+
 def test_a_disk_that_fails_is_no_damage(stores: Stores) -> None:
     _, view = stores.filled()
     stores.end()
