@@ -125,8 +125,6 @@ def build_session(
     """
     java_command()
     check_temporary_folders()
-    # A worker runs its module by `python -m`, which else would look first into the current folder.
-    os.environ["PYTHONSAFEPATH"] = "1"
     master, settings = master or local_master(), dict(settings or {})
     python = settings.get("spark.pyspark.python", PYTHON) if is_cluster(master) else sys.executable
     # Workers here must run the driver's own Python, whatever `python3` is on the PATH.
@@ -203,8 +201,12 @@ def _jvm_by_its_own_shell() -> Iterator[None]:
     reader, writer = os.pipe()
     threading.Thread(target=_forward, args=(reader, os.dup(2)), name="jvm-stderr", daemon=True).start()
 
-    def start(command: Sequence[str], preexec_fn: object, **settings: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*_WITHOUT_CTRL_C, *command], stderr=writer, **settings)
+    def start(
+        command: Sequence[str], preexec_fn: object, env: Mapping[str, str], **settings: Any
+    ) -> subprocess.Popen[bytes]:
+        # A worker runs its module by `python -m`, which else would look first into the current folder.
+        env = {**env, "PYTHONSAFEPATH": "1"}
+        return subprocess.Popen([*_WITHOUT_CTRL_C, *command], stderr=writer, env=env, **settings)
 
     launcher: Any = java_gateway
     usual, launcher.Popen = launcher.Popen, start

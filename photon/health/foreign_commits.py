@@ -47,8 +47,8 @@ def judge_foreign_commits(
     remedy = (
         f"photon recover {pipeline.typed} joins again what is missing (under Dagster the job recovery), and "
         f"photon verify {pipeline.typed} ends this once nothing is wrong. To leave taken rows away: "
-        f"photon acknowledge {pipeline.typed} {datacenter} --rows. Rows that others altered: photon verify "
-        "names them, with the command that makes them right. Rows that others added: delete them"
+        f"photon acknowledge {pipeline.typed} {datacenter} --rows. Verification names rows "
+        "that others altered, with the command that makes them right. Rows that others added: delete them"
     )
     short = "has tables that others changed"
     return Verdict("error", f"{datacenter}: {says}", remedy, short, names=tuple(map(str, found)))

@@ -15,7 +15,7 @@ def what_to_do(found: Trace) -> str:
             return _leave_one_row(found)
         return _take_out_the_row(rows[0][1]["file"], found) if found.contradiction else ""
     if found.registry is not None and found.registry.is_acknowledged:
-        return "Nothing: a person has acknowledged that others took its row (photon acknowledge --rows)."
+        return "Nothing: a person has acknowledged that others took its row."
     if found.not_known:
         remedies = (f"{name}: {one.remedy}" for name, one in found.not_known.items())
         return f"Have the joined events read, then trace again. {'. '.join(remedies)}."

@@ -442,7 +442,7 @@ def test_a_full_disk_on_which_sqlite_fails_otherwise_is_told_as_full(
 ) -> None:
     store, view = stores.filled()
     store._db.execute("PRAGMA query_only = ON")  # SQLite fails otherwise than by "full"
-    monkeypatch.setattr("photon.registry.view_store.full_among", lambda *folders: list(folders))
+    monkeypatch.setattr("photon.storage.full_disks.LEAST_BYTES", 2**62)
     with pytest.raises(ViewUnavailable, match="It goes on by itself then") as raised:
         store.save(view)
     assert "remove it: rm" not in str(raised.value)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.recovery.registry_watch import RegistryWatch
 from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.lease import DatacenterLock, Lease
@@ -189,17 +188,6 @@ def test_rows_of_which_no_release_has_been_made_are_looked_at(tmp_path: Path, ag
     world.refill()
     world.join_all()
     world.must_be_sound(["c1", "d1"])
-
-
-@pytest.mark.parametrize("again", ["east", "west"])
-def test_who_looks_at_no_rows_joins_events_a_second_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
-) -> None:
-    monkeypatch.setattr(RegistryWatch, "check", lambda self: self.registry.catch_up())
-    world = ahead_by_rows_of_no_release(tmp_path)
-    world.clicks(("d1", "q1"), datacenter=again)
-    assert world.refused(again) is None
-    assert world.joined_ids() == ["c1", "d1", "d1"]
 
 
 def test_rows_of_a_lake_that_was_away_at_the_start_are_compared_as_soon_as_it_is_back(tmp_path: Path) -> None:
