@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 from contextlib import suppress
 
 from photon.logs.discovery import FoundFile, Scan
@@ -25,8 +25,8 @@ class UnseenRotations:
     """
 
     def __init__(self) -> None:
-        self._logs: set[str] = set()  # names of logs that others may have had, and their files
-        self._kept: dict[str, int] = {}
+        self._logs: set[str] = set()  # names of logs that other files may have had, until that is decided
+        self._kept: dict[str, int] = {}  # the files among which these are
         self._others: Mapping[str, int] = {}  # among which there is none
         self._begun: list[FoundFile] = []  # those without a record yet
 
@@ -34,18 +34,18 @@ class UnseenRotations:
         self, look: Look, contents: Contents, found: Scan, held: OpenFiles | None, missing: Iterable[int]
     ) -> list[FoundFile]:
         """The new ones. While a file is `missing` any of them may be that file."""
-        others = others_beside(look, contents, found, held) | self._kept
-        self._logs |= {log for tracked in look.files.values() for log in _was_called(look, tracked)}
+        others = self._kept | others_beside(look, contents, found, held)
         grown = contents.folder.find([file.path for file in self._begun])
         is_as_before = others == self._others and list(grown.values()) == self._begun
         if not look.final and any(look.files[number].state == "open" for number in missing):
             self._kept = others
+            self._logs |= _names_for_others(look)
             return []
         logs, self._logs, self._kept = self._logs, set(), {}
         if is_as_before:
             return []
         withheld = len(look.withheld)
-        unseen = unseen_rotations(look, contents, others, logs)
+        unseen = unseen_rotations(look, contents, others, logs | _names_for_others(look))
         copies = copies_of_rewritten(look, contents, others)
         look.cut_off.update(copy.path for copy in copies)
         self._begun = unseen = [*unseen, *(copy for copy in copies if copy not in unseen)]
@@ -104,7 +104,7 @@ def _may_be_of(look: Look, contents: Contents, place: str) -> list[str]:
 
 
 def unseen_rotations(
-    look: Look, contents: Contents, others: Mapping[str, int], logs: Collection[str]
+    look: Look, contents: Contents, others: Mapping[str, int], logs: Set[str]
 ) -> list[FoundFile]:
     """Logs that were begun and rotated while nobody looked, so that `files` never matched their names.
 
@@ -112,11 +112,13 @@ def unseen_rotations(
     What came after a log was followed was that log for some time, whatever its time says. What was there
     before stays a stranger.
     """
+    if not logs:
+        return []
     inodes = {file.file.inode for file in look.files.values() if file.state == "open"}
     known = Beginnings(look.files[number] for number in look.present)
     unseen = []
     for path, inode in others.items():
-        is_named_so = any(name in logs for name in rotated_from(path))
+        is_named_so = not logs.isdisjoint(rotated_from(path))
         may_be_new = is_named_so and inode not in inodes and path not in look.matched
         candidate = contents.folder.find([path]).get(path) if may_be_new else None
         if candidate is None or contents.is_stranger(look, candidate):
@@ -162,6 +164,11 @@ def _is_cut_off(
     if not contents.is_whole(look, copy) or not contents.same_content(look, copy, before):
         return False
     return not contents.is_beginning_of(look, copy, now) and copy not in look.withheld
+
+
+def _names_for_others(look: Look) -> set[str]:
+    """The names of logs that other files may have had since the look before."""
+    return {log for tracked in look.files.values() for log in _was_called(look, tracked)}
 
 
 def _was_called(look: Look, tracked: TrackedFile) -> list[str]:
