@@ -37,7 +37,7 @@ from photon.registry.holds import Run, RunFile
 from photon.registry.register import Register, decode_register, encode_register
 from photon.registry.segments import RunDamaged, open_run, remove_other_runs, remove_runs, write_run
 from photon.registry.view import View
-from photon.storage.full_disks import full_among, is_without_room, why_not
+from photon.storage.full_disks import is_without_room, why_not
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
 from photon.storage.sync import keep_transactions
@@ -175,7 +175,7 @@ class ViewStore:
             remedy = f"Look at its disk; if the file is damaged, remove it: rm {self.path}"
             if isinstance(error, StoreUnavailable):
                 remedy = f"Bring the store of {self.runs_folder} back"
-            elif is_without_room(error) or full_among(*folders):  # SQLite may say "disk I/O error" then
+            elif is_without_room(error, *folders):
                 why, remedy = why_not(error, *folders), "It goes on by itself then"
             raise ViewUnavailable(
                 f"cannot {what} the view of the registry {self.path}: {why}. {remedy}. The ledgers have all"

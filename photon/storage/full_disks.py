@@ -18,11 +18,15 @@ _CODE_BITS = 0xFF  # SQLite's extended codes name the kind in these bits
 _OF_THE_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
-def is_without_room(error: Exception) -> bool:
-    """Whether the system, or SQLite, says that a disk or a quota is full."""
+def is_without_room(error: Exception, *folders: Location) -> bool:
+    """Whether the system, or SQLite, says that a disk or a quota is full.
+
+    `folders`: where it may have been. They tell where SQLite says "disk I/O error" of a full disk.
+    """
     if isinstance(error, OSError):
         return error.errno in _WITHOUT_ROOM
-    return getattr(error, "sqlite_errorcode", 0) & _CODE_BITS == sqlite3.SQLITE_FULL
+    code = getattr(error, "sqlite_errorcode", 0) & _CODE_BITS
+    return code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and bool(full_among(*folders)))
 
 
 def full_among(*folders: Location) -> list[Location]:

@@ -437,11 +437,24 @@ def test_no_flipped_byte_of_the_database_makes_another_view(stores: Stores) -> N
     assert {"empty", "as it was"} <= results
 
 
+class BrokenDatabase:
+    """Fails as SQLite does where it can't write beside the database."""
+
+    def execute(self, statement: str, *values: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+        raise error
+
+    def close(self) -> None:
+        """It has nothing to close."""
+
+
 def test_a_full_disk_on_which_sqlite_fails_otherwise_is_told_as_full(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, view = stores.filled()
-    store._db.execute("PRAGMA query_only = ON")  # SQLite fails otherwise than by "full"
+    store._db.close()
+    store._db = BrokenDatabase()  # type: ignore[assignment]
     monkeypatch.setattr("photon.storage.full_disks.LEAST_BYTES", 2**62)
     with pytest.raises(ViewUnavailable, match="It goes on by itself then") as raised:
         store.save(view)
