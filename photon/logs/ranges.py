@@ -12,7 +12,7 @@ from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.record_ranges import cut_records, first_record
-from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head, has_tail
+from photon.logs.source import UNREADABLE, LogsUnavailable, ObjectRefused, Source, has_head, has_tail
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
 
@@ -33,6 +33,10 @@ class RangeGone(Exception):
     def __str__(self) -> str:
         where = f"bytes {self.start_bytes} to {self.end_bytes} of {self.file.side} log file {self.file.path}"
         return f"{where} (number {self.file.number}) are not there any more: {self.reason}"
+
+
+# Raised where bytes that were read before can't be read again, for whoever goes on without them.
+NOT_READ_AGAIN = (RangeGone, ObjectRefused)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ import pyarrow as pa
 from photon.logs.files import LogFile
 from photon.logs.folders import log_folder
 from photon.logs.formats.lines import cut
-from photon.logs.ranges import RangeGone, read_stretches
-from photon.logs.source import ObjectRefused
+from photon.logs.ranges import NOT_READ_AGAIN, read_stretches
 from photon.pipeline.location import Location
 
 # A read costs some 1.5 us, in which 4 KiB are copied: lines that are no farther apart are read at once.
@@ -112,6 +111,6 @@ def read_stretches_in_order(
     for (file, of_file), found in zip(wanted, log_folder(logs).read_in_place(wanted), strict=True):
         try:
             data += read_stretches(logs, file, of_file) if found is None else found
-        except (RangeGone, ObjectRefused):
+        except NOT_READ_AGAIN:
             data += [None] * len(of_file)
     return data

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from photon.logs.files import Side, TrackedFile
 from photon.logs.formats.line_formats import format_of
 from photon.logs.parse import read_events
-from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
-from photon.logs.source import ObjectRefused
+from photon.logs.ranges import NOT_READ_AGAIN, PIECE_BYTES, Stretch, read_pieces
 from photon.logs.tailing.tail import LogTail
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
@@ -61,7 +60,7 @@ def search_log(
                 searched_up_to = end_bytes
                 mebibytes = f"{(done_bytes + end_bytes) / 2**20:,.0f} of {all_bytes / 2**20:,.0f} MiB"
                 progress(f"searching the {side} log of {datacenter}: {mebibytes}")
-        except (RangeGone, ObjectRefused) as error:
+        except NOT_READ_AGAIN as error:
             problems.append(str(error))
         done_bytes += tracked.size_bytes
         grown_us = tracked.grown_us if number in known else None

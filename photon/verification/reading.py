@@ -15,8 +15,7 @@ from photon.join.adapting import RawRecords, skip_records
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.one_record import with_lines
 from photon.logs.parse import ParsedRange, read_events
-from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
-from photon.logs.source import ObjectRefused
+from photon.logs.ranges import NOT_READ_AGAIN, PIECE_BYTES, RangeGone, Stretch, read_pieces
 from photon.pipeline.event_time import event_times_us, primary_time_us
 from photon.pipeline.sections import ForeignLog, PrimaryLog
 from photon.process.clock import NO_TIME_US
@@ -150,7 +149,7 @@ def _read(
                 for columns in records(parsed, datacenter, file):
                     yield from filled(columns, schema)
                 read_up_to = byte_range.end_bytes
-        except (RangeGone, ObjectRefused) as error:
+        except NOT_READ_AGAIN as error:
             lost = {
                 "datacenter": [datacenter],
                 "file": [file.number],

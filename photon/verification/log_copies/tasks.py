@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from photon.event_store.hashing import hash_ids
 from photon.logs.files import Side
 from photon.logs.parse import read_events
-from photon.logs.ranges import PIECE_BYTES, RangeGone, Stretch, read_pieces
-from photon.logs.source import ObjectRefused
+from photon.logs.ranges import NOT_READ_AGAIN, PIECE_BYTES, Stretch, read_pieces
 from photon.pipeline.file import Pipeline
 from photon.verification.log_copies.lacks import HOUR_US, FileDigest
 
@@ -108,7 +107,7 @@ def _events(part: Part, pipeline: Pipeline) -> Iterator[pa.Table | None]:
             events = read_events(data, part.stretch.tracked.file, byte_range, log, pipeline.limits).events
             columns = {"event": events["_id"], "offset": events["_offset"], "time_us": events["_time_us"]}
             yield pa.table(columns)
-    except (RangeGone, ObjectRefused):
+    except NOT_READ_AGAIN:
         yield None
 
 
