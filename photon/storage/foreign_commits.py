@@ -165,7 +165,7 @@ class ForeignCommitWatch:
         entries = LogEntries(self.folder)
         found = list(self._found)
         if self._is_replaced(entries, version):
-            # Of joined rows A13, E10 and R2 tell it, with another remedy.
+            # A13, E10 and R2 tell it of joined rows, with another remedy.
             if self.table != "joined_events":
                 found.append(self._fact("replaced", self._through.version, version))
             self._through = Commit(version - 1)

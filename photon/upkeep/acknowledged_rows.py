@@ -104,7 +104,7 @@ def plan_acknowledgement_of_rows(
 
 
 def _facts_of_taken_rows(pipeline: Pipeline, datacenter: str) -> tuple[str, ...]:
-    """What an acknowledgement ends, told. NotAcknowledged where rows were altered too: they stay wrong."""
+    """Tell what an acknowledgement ends. NotAcknowledged where rows were altered too: they stay wrong."""
     with lake_errors(f"read the releases in {pipeline.datacenters[datacenter].lake}"):
         found = open_facts(pipeline, datacenter, (), newest_part(pipeline, datacenter, ()))
     if altered := next((one for one in found if one.kind == "changed"), None):

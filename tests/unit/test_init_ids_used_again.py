@@ -33,12 +33,17 @@ def answers(to: Rows, after_ms: int) -> Rows:
     ]
 
 
-def looked(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, primaries: Rows, foreigns: Rows
-) -> tuple[dict, str]:  # type: ignore[type-arg]
+def write_logs(monkeypatch: pytest.MonkeyPatch, folder: Path, primaries: Rows, foreigns: Rows) -> None:
+    """Write both logs below the folder, which is the current one from then on."""
     monkeypatch.chdir(folder)
     json_lines(folder / "logs/queries/a.jsonl", primaries)
     json_lines(folder / "logs/clicks/a.jsonl", foreigns)
+
+
+def looked(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, primaries: Rows, foreigns: Rows
+) -> tuple[dict, str]:  # type: ignore[type-arg]
+    write_logs(monkeypatch, folder, primaries, foreigns)
     done = init(*NAMED)
     assert done.exit_code == 0, done.output
     text = init(*NAMED[:-1], "--dry-run").output
@@ -106,10 +111,8 @@ def test_doubtful_rows_are_counted_once_however_often_they_are_logged(
 def test_a_choice_whose_ids_come_again_says_that_rows_are_doubtful(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     sent = [*commands(1, 0), *commands(2, 60 * MINUTE_MS)[30:45]]
-    json_lines(tmp_path / "logs/queries/a.jsonl", sent)
-    json_lines(tmp_path / "logs/clicks/a.jsonl", answers(sent, 5_000))
+    write_logs(monkeypatch, tmp_path, sent, answers(sent, 5_000))
     done = init()
     assert done.exit_code == 1
     assert "--primary-id command_id" in done.output
@@ -119,10 +122,8 @@ def test_a_choice_whose_ids_come_again_says_that_rows_are_doubtful(
 def test_ids_that_each_come_three_times_are_asked_about_with_the_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     sent = commands(3, 60 * MINUTE_MS)
-    json_lines(tmp_path / "logs/queries/a.jsonl", sent)
-    json_lines(tmp_path / "logs/clicks/a.jsonl", answers(sent, 5_000))
+    write_logs(monkeypatch, tmp_path, sent, answers(sent, 5_000))
     done = init()
     assert done.exit_code == 1
     assert "--foreign-key command_id --primary-id command_id" in done.output

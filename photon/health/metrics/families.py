@@ -271,8 +271,7 @@ def _checks(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
 def _cases(verified: Mapping[str, Verified], part: str, kinds: Iterable[str]) -> Samples:
     """The cases of each of these kinds in stored reports."""
     found = {
-        name: {each["kind"]: each["count"] for each in one.report.get(part, ())}
-        for name, one in verified.items()
+        name: {each["kind"]: each["count"] for each in one.report[part]} for name, one in verified.items()
     }
     return [((name, kind), float(counts.get(kind, 0))) for name, counts in found.items() for kind in kinds]
 
