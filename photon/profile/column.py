@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from photon.logs.formats.time_texts import format_us
 from photon.logs.formats.times import parse_times
 from photon.pipeline.values import TimeUnit
+from photon.process.readable import counted
 
 Kind = Literal["empty", "boolean", "integer", "decimal", "structure", "text"]
 
@@ -25,6 +26,7 @@ LEAST_TIMES = 0.9  # share of a time column's values that are times
 SMALL_INTEGER = 10**6
 LARGE_DIGITS = 16  # an integer of as many can only be made to differ from all others, or be a time
 LEAST_FILLED = 0.9  # share of an id's values that are there: a line without one becomes a dead letter
+LEAST_DISTINCT = 0.5  # share of distinct values in a column that is worth asking about
 _RISING = 0.9  # share of a count's steps that go up
 _MOST = 0.5  # the share of values from which on all are taken for what these look like
 
@@ -82,6 +84,18 @@ class Column:
     def distinct(self) -> float:
         """The share of different values among those that are there."""
         return len(self.different) / max(1, self.count)
+
+    @property
+    def count_again(self) -> int:
+        """How many records have the value of an earlier one, and other content."""
+        return self.count - len(self.different)
+
+    @property
+    def says_again(self) -> str:
+        return (
+            f"of {len(self.values):,}, {counted(self.count_again, 'record', 'have')} the {self.name} of an "
+            "earlier one and other content"
+        )
 
     @property
     def is_unique(self) -> bool:

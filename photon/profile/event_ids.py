@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.profile.column import Column
+from photon.profile.column import LEAST_DISTINCT, LEAST_FILLED, Column
 from photon.profile.column_names import id_name, is_word_of_log
 from photon.profile.findings import Finding, Question, Sureness
 
@@ -49,8 +49,17 @@ def foreign_id(
     if not likely and (combined := _counted_within(columns, key, log)):
         return combined
     choices = _choices(likely, unique, columns, key, log)
-    said = tuple((",".join(names),) for names in choices)
-    return Question(("--foreign-id",), f"foreign: {_why(columns, unique, key, records)}", said)
+    why = f"foreign: {_why(columns, unique, key, records)}"
+    if all(len(names) > 1 for names in choices) and (again := _used_again(free, log)):
+        choices = (*choices[: _SHOWN - 1], (again.name,))
+        why += f". With {again.name} alone as the id, such a record has no row"
+    return Question(("--foreign-id",), why, tuple((",".join(names),) for names in choices))
+
+
+def _used_again(free: Sequence[Column], log: frozenset[str]) -> Column | None:
+    """The column that is called an id and differs in most records, though not in all."""
+    named = [c for c in free if id_name(c.name, log) in ("own", "other") and c.filled >= LEAST_FILLED]
+    return max((c for c in named if c.distinct >= LEAST_DISTINCT), key=lambda c: c.distinct, default=None)
 
 
 def _is_own(column: Column, log: frozenset[str]) -> bool:
@@ -199,8 +208,8 @@ def _why(columns: Mapping[str, Column], unique: Sequence[Column], key: Sequence[
 
 
 def _why_not_unique(column: Column) -> str:
-    if again := column.count - len(column.different):
-        return f"{column.name} has {again:,} values again"
+    if column.count_again:
+        return column.says_again
     return (
         f"{column.name} is missing in {len(column.values) - column.count:,} of {len(column.values):,} records"
     )

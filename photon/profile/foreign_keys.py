@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.profile.column import LEAST_FILLED, Column, described
+from photon.profile.column import LEAST_DISTINCT, LEAST_FILLED, Column, described
 from photon.profile.column_names import alikeness, id_name, is_time_name
 from photon.profile.event_ids import MOST_COLUMNS_OF_AN_ID, is_unique_together
 from photon.profile.findings import Finding, Question, Sureness
@@ -18,7 +18,6 @@ from photon.profile.sample import CannotPropose
 NEAR = 0.1  # two pairs whose scores differ by less are both likely
 # Least share of distinct values in a primary id: a record that comes again costs no foreign event.
 LEAST_UNIQUE = 0.99
-LEAST_DISTINCT = 0.5  # share of distinct values in a column that is worth asking about
 LEAST_ALIKE = 0.5  # likeness of two names: integers of two columns meet by chance
 LEAST_MET = 3  # values that two columns of other names have in common
 LEAST_MET_OF_TIMES = 0.5  # share of integers that could be times: two logs seldom have the same ones
@@ -67,12 +66,11 @@ def key_and_id(
         perhaps = found or _perhaps(keys, ids, primary_log)
         is_by_chance = bool(perhaps) and not found
         why = _by_chance(perhaps[0], foreign) if is_by_chance else _nothing(foreign, primary, found)
-        return Question(OPTIONS, why, tuple(pair.said for pair in perhaps[:_SHOWN]))
+        return _question(why, perhaps, primary)
     best, *others = unique
     near = [pair for pair in others if best.score - pair.score < NEAR]
     if near:
-        why = "several columns of the foreign log may be the key"
-        return Question(OPTIONS, why, tuple(pair.said for pair in (best, *near)[:_SHOWN]))
+        return _question("several columns of the foreign log may be the key", (best, *near), primary)
     key_column, alike = foreign[best.key], alikeness(best.key, best.primary_id, primary_log)
     sure: Sureness = "sure" if best.met > LEAST_MET_TOGETHER and alike >= LEAST_ALIKE else "likely"
     form = key_column.form or "values"
@@ -85,6 +83,14 @@ def key_and_id(
         Finding("foreign key", (best.key,), sure, why),
         Finding("primary id", (best.primary_id,), "likely" if again else sure, why_id),
     )
+
+
+def _question(why: str, pairs: Sequence[Pair], primary: Mapping[str, Column]) -> Question:
+    """Ask for one of these pairs. Of each primary id that is offered, say how often it comes again."""
+    ids = dict.fromkeys(pair.primary_id for pair in pairs[:_SHOWN])
+    again = [primary[name].says_again for name in ids if primary[name].count_again]
+    doubt = f"primary: {'; '.join(again)}, so that rows may name a doubtful one; " if again else ""
+    return Question(OPTIONS, doubt + why, tuple(pair.said for pair in pairs[:_SHOWN]))
 
 
 def _pair(key: Column, one: Column, is_said: tuple[bool, bool], log: frozenset[str]) -> Pair | None:
@@ -178,8 +184,7 @@ def _by_chance(pair: Pair, foreign: Mapping[str, Column]) -> str:
 def _nothing(foreign: Mapping[str, Column], primary: Mapping[str, Column], found: Sequence[Pair]) -> str:
     if found and not found[0].is_unique:
         pair = found[0]
-        why = f"{pair.primary_id} is no id of primary events: some of its values occur in several records, "
-        why += "so that rows may name a doubtful one of them"
+        why = f"{pair.primary_id} is no id of primary events"
         if foreign[pair.key].is_unique:
             why += f", and {pair.key} of the foreign log is unique. "
             why += "Both logs may be named in the wrong order; else"

@@ -233,7 +233,32 @@ def test_records_that_were_logged_twice_do_not_make_an_id_doubtful(tmp_path: Pat
 def test_an_id_that_two_different_records_share_is_asked_for(tmp_path: Path) -> None:
     rows = foreign(click_id=lambda i: f"c{min(i, 118)}")
     (question,) = asked(told(tmp_path, queries(), rows))
-    assert "click_id has 1 values again" in question.why
+    assert "of 120, 1 record has the click_id of an earlier one and other content" in question.why
+
+
+def test_a_choice_of_an_id_that_comes_again_says_how_often_and_that_rows_are_missing(tmp_path: Path) -> None:
+    """Broken variant: two columns alone are offered, as if no column were an id."""
+    rows = foreign(2_000, click_id=lambda i: f"c{i - 17 if i % 20 == 19 else i}")
+    (question,) = asked(told(tmp_path, queries(), rows))
+    assert question.choices == (("query_id,click_id",), ("query_id,at",), ("click_id",))
+    assert "of 2,000, 100 records have the click_id of an earlier one and other content" in question.why
+    assert "With click_id alone as the id, such a record has no row" in question.why
+
+
+def test_a_session_that_has_several_events_is_no_choice_of_an_id(tmp_path: Path) -> None:
+    (question,) = asked(told(tmp_path, queries(), foreign(session_id=lambda i: f"s{i // 20 * 19 + i % 19}")))
+    assert ("session_id",) not in question.choices
+
+
+def test_each_key_that_is_offered_says_how_often_its_primary_id_comes_again(tmp_path: Path) -> None:
+    rows = [row | {"request": f"r{row['query_id']}"} for row in queries(400, lambda i: f"q{max(i, 2)}")]
+    clicks = [{"click_id": f"c{i}", "at": BEGIN_S + i} | row for i, row in enumerate(rows)]
+    for row in clicks:
+        del row["time"], row["text"]
+    (question,) = asked(told(tmp_path, rows, clicks))
+    assert question.choices == (("query_id", "query_id"), ("request", "request"))
+    for name in ("query_id", "request"):
+        assert f"of 400, 2 records have the {name} of an earlier one and other content" in question.why
 
 
 def test_lines_without_an_id_do_not_make_it_doubtful_and_many_of_them_do(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_a_choice_whose_ids_come_again_says_that_rows_are_doubtful(
     done = init()
     assert done.exit_code == 1
     assert "--primary-id command_id" in done.output
+    assert "of 45, 15 records have the command_id of an earlier one and other content" in done.output
     assert "rows may name a doubtful one" in done.output
 
 
