@@ -236,6 +236,9 @@ class History:
             os.write(file.writer, self.first_line)
         copy = Written(file.log, place, -1, file.is_sought, file.lines[:copied], file.number)
         new = Written(file.log, file.place, file.writer, file.log in self.followed)
+        for dropped in self.dropped:
+            if dropped.copy is file:  # an older copy had become the log
+                dropped.copy = copy
         is_held = self.process and file.held_by == self.process
         # A look that saw only the line that all logs begin with may take the new log for a grown one.
         can_be_known = file.number and not (begins_alike and self.first_line and file.seen_lines <= 0)

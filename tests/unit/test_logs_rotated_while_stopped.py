@@ -412,7 +412,7 @@ def test_what_somebody_decompresses_to_look_at_it_is_not_read_again(
 def test_a_copy_of_a_log_that_was_moved_away_is_not_read_behind_a_link(tmp_path: Path) -> None:
     world = named(tmp_path, "c/*.log")
     player = Player(world, restarts=False)
-    world.write("../pods/x/0.log", FIRST)
+    world.write("../pods/x/0.log", ALIKE * 50)
     (world.folder / "c").mkdir(parents=True)
     (world.folder / "old").mkdir()
     (world.folder / "c/app.log").symlink_to("../../pods/x/0.log")
@@ -422,6 +422,59 @@ def test_a_copy_of_a_log_that_was_moved_away_is_not_read_behind_a_link(tmp_path:
     player.copy("old/app.log.1", "../pods/x/0.log")
     assert read_until_nothing_comes(world) == []
     player.append("../pods/x/0.log", lines(3))
+    assert read_until_nothing_comes(world) == [b"c3"]
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("files", ["c/app.log", "c/*"])
+@pytest.mark.parametrize("rotation", ["c/app.log.1", "c/app.log.1.gz", "c/app.log.gz"])
+@pytest.mark.parametrize("seen", [False, True], ids=["with more at once", "first as it was"])
+def test_a_rotation_that_was_copied_back_goes_on_in_its_copy(
+    tmp_path: Path, seen: bool, rotation: str, files: str, stopped: bool
+) -> None:
+    world = named(tmp_path, files)
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE * 50 + lines(1))
+    world.read()
+    player.rename("c/app.log", "c/app.log.1")
+    if rotation.endswith(".gz"):
+        compress(player, "c/app.log.1")
+        player.rename("c/app.log.1.gz", rotation)
+    assert read_until_nothing_comes(world) == []
+    player.write("c/app.log", ALIKE * 50 + lines(1))
+    if seen:
+        assert read_until_nothing_comes(world) == []
+    player.append("c/app.log", lines(2))
+    if stopped:
+        world.restart()
+    assert read_until_nothing_comes(world) == [b"c2"]
+    player.remove(rotation)
+    player.append("c/app.log", lines(3))
+    assert read_until_nothing_comes(world) == [b"c3"]
+    assert world.paths() == {1: "c/app.log"}
+    assert not any(file.end_unknown for file in world.tracked.values())
+
+
+def test_a_short_rotation_is_read_on_though_the_new_log_begins_with_all_of_it(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", ALIKE)
+    world.read()
+    player.rename("c/app.log", "c/app.log.1")
+    player.write("c/app.log", ALIKE + lines(2))
+    assert read_until_nothing_comes(world) == (ALIKE + lines(2)).splitlines()
+    player.append("c/app.log.1", lines(1))
+    assert read_until_nothing_comes(world) == [b"c1"]
+
+
+def test_the_other_form_of_a_log_is_read_where_it_holds_more(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/app.log")
+    player = Player(world, restarts=False)
+    world.write("c/app.log", FIRST)
+    world.read()
+    compress(player, "c/app.log")
+    assert read_until_nothing_comes(world) == []
+    player.write("c/app.log", FIRST + lines(3))
     assert set(read_until_nothing_comes(world)) >= {b"c3"}
 
 
@@ -441,6 +494,35 @@ def test_a_copy_of_an_older_target_of_a_link_beside_its_new_target_is_not_read(t
     player.copy("../pods/x/0.log", "../pods/y/0.log.2")
     world.restart()
     assert read_until_nothing_comes(world) == lines(5).splitlines()
+
+
+def test_a_copy_of_a_rotation_is_not_read_where_the_link_of_its_log_leads_now(tmp_path: Path) -> None:
+    world = named(tmp_path, "c/*.log")
+    player = Player(world, restarts=False)
+    world.write("../pods/x/0.log", FIRST)
+    (world.folder / "c").mkdir(parents=True)
+    (world.folder / "c/app.log").symlink_to("../../pods/x/0.log")
+    world.read()
+    player.rename("../pods/x/0.log", "../pods/x/app.log.1")
+    assert read_until_nothing_comes(world) == []
+    world.write("../pods/y/0.log", FIRST)
+    player.remove("c/app.log")
+    (world.folder / "c/app.log").symlink_to("../../pods/y/0.log")
+    assert read_until_nothing_comes(world) == []
+
+
+@pytest.mark.parametrize("copied_bytes", [3, len(FIRST)], ids=["half", "whole"])
+def test_a_rotation_that_nobody_saw_and_its_copy_in_another_folder_are_read_once(
+    tmp_path: Path, copied_bytes: int
+) -> None:
+    world, player = with_files(tmp_path)
+    (world.folder / "old").mkdir()
+    world.read()
+    player.rename("c/app.log", "old/app.log.2")
+    world.write("old/app.log.1", lines(3, 4, 5))
+    world.write("c/app.log.1", lines(3, 4, 5)[:copied_bytes])
+    world.restart()
+    assert read_until_nothing_comes(world) == lines(3, 4, 5).splitlines()
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])

@@ -5,12 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from photon.logs.discovery import FoundFile, Matches, Scan
+from photon.logs.discovery import FoundFile, Matches, Scan, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.source import HEAD_BYTES
 from photon.logs.tailing.contents import Contents
 from photon.logs.tailing.observation import Look
-from photon.logs.tailing.rotation import SHORT_BYTES, TELLING_BYTES, Beginnings, Rotations, stem_of
+from photon.logs.tailing.rotation import (
+    SHORT_BYTES,
+    TELLING_BYTES,
+    Beginnings,
+    Rotations,
+    rotated_from,
+    stem_of,
+)
 
 MOST_GONE = 1_000  # files that went, the latest ones, with which new files are compared
 
@@ -101,6 +108,32 @@ def find_back(
     return back
 
 
+def find_continued(look: Look, contents: Contents, fresh: Iterable[FoundFile]) -> dict[FoundFile, int]:
+    """New files that hold a whole rotation and more: a copy of it was put into the place of its log.
+
+    Nobody writes the rotation any more: from now on it is the copy of the two. Of a short one nobody can
+    tell whether the log merely begins alike: both are read.
+    """
+    long = [file for n in look.present if (file := look.files[n]).size_bytes >= SHORT_BYTES]
+    continued: dict[FoundFile, int] = {}
+    among = [Beginnings(long), *_rotations_anywhere(look, long)] if long else []
+    for candidate in sorted(fresh if long else (), key=lambda file: -look.sizes[file.path]):
+        alike = [file for each in among for file in contents.like(look, candidate, each)]
+        wholes = [file for file in alike if _goes_on(look, contents, candidate, file)]
+        left = [file for file in wholes if file.file.number not in continued.values()]
+        if left and not copies_among(look, contents, [candidate]) and candidate not in look.withheld:
+            continued[candidate] = max(left, key=lambda file: file.size_bytes).file.number
+    return continued
+
+
+def _goes_on(look: Look, contents: Contents, candidate: FoundFile, file: TrackedFile) -> bool:
+    """Whether it holds all of a rotation, or of the other form of itself, and more."""
+    was_called = {strip_gz(file.file.path), *rotated_from(file.file.path)}
+    is_rotation = not file.in_use or strip_gz(candidate.path) in was_called
+    is_longer = look.sizes[candidate.path] > file.size_bytes
+    return is_rotation and is_longer and contents.same_content(look, candidate, file)
+
+
 def find_elsewhere(
     look: Look, contents: Contents, missing: Iterable[int], found: Collection[int], inodes: Collection[int]
 ) -> dict[int, FoundFile]:
@@ -149,6 +182,12 @@ def _is_it(look: Look, contents: Contents, candidate: FoundFile, tracked: Tracke
     return contents.same_content(look, candidate, tracked)
 
 
+def longer_copies(look: Look, matches: Matches) -> list[FoundFile]:
+    """Those that hold more than the file whose other form they are, so that they are to be read."""
+    copies = matches.copies.items()
+    return [file for file, number in copies if look.sizes[file.path] > look.files[number].size_bytes]
+
+
 def copies_among(look: Look, contents: Contents, fresh: Collection[FoundFile]) -> dict[FoundFile, int]:
     """New files that hold nothing but the beginning of a file that is there: copies, perhaps half done.
 
@@ -159,17 +198,24 @@ def copies_among(look: Look, contents: Contents, fresh: Collection[FoundFile]) -
     if not fresh:
         return copies
     present = [look.files[number] for number in look.present]
-    known = Beginnings(present)
+    known, rotations = Beginnings(present), _rotations_anywhere(look, present)
     # A file that `files` does not match lies where a log once was: its original may lie anywhere by now.
     is_all_matched = all(file.path in look.matched for file in fresh)
-    anywhere = known if is_all_matched else Beginnings(present, in_any_folder=True)
+    anywhere = [known] if is_all_matched else [Beginnings(present, in_any_folder=True)]
     for file in fresh:
         short = known.named_before(file.path) if look.sizes[file.path] <= SHORT_BYTES else []
-        among = known if file.path in look.matched else anywhere
-        for whole in [*contents.like(look, file, among), *short]:
+        among = [known, *rotations] if file.path in look.matched else anywhere
+        alike = [whole for each in among for whole in contents.like(look, file, each)]
+        for whole in [*alike, *short]:
             if contents.is_beginning_of(look, file, whole):
                 copies[file] = whole.file.number
     return copies
+
+
+def _rotations_anywhere(look: Look, present: Iterable[TrackedFile]) -> list[Beginnings]:
+    """Rotations that may have been copied to where their log is now: a link to it may lead elsewhere."""
+    rotations = [file for file in present if file.file.path not in look.matched]
+    return [Beginnings(rotations, in_any_folder=True)] if rotations else []
 
 
 def copies_among_new(
@@ -177,12 +223,13 @@ def copies_among_new(
 ) -> dict[FoundFile, FoundFile]:
     """New files that hold nothing but the beginning of another new one, whose rotations they may be.
 
-    A copy may have been put back beside a rotation that nobody saw either.
+    A copy may have been put back beside a rotation that nobody saw either, or where its log is now.
     """
     beside: dict[tuple[str, str], list[FoundFile]] = {}
     for file in () if contents.folder.is_immutable else new:
         folder, _, name = file.path.rpartition("/")
-        beside.setdefault((folder, stem_of(name)), []).append(file)
+        near = folder if file.path in look.matched else ""  # rotations of one log lie anywhere
+        beside.setdefault((near, stem_of(name)), []).append(file)
     copies: dict[FoundFile, FoundFile] = {}
     for files in beside.values():
         if len(files) > 1:

@@ -46,9 +46,11 @@ from photon.logs.tailing.rotated_files import (
     copies_among_new,
     damaged_in_place,
     find_back,
+    find_continued,
     find_elsewhere,
     find_moved,
     find_rotated,
+    longer_copies,
 )
 from photon.logs.tailing.unknown_ends import Ends, latest_growth_us, was_written
 from photon.logs.tailing.unread_finder import UnreadFinder
@@ -269,14 +271,16 @@ class LogTail:
             self._found_again(look, before, file, ends.went_in_use(before))
         missing = [number for number in matches.missing if number not in rotated and number not in kept]
         not_new = {file.path for file in [*renamed, *look.withheld, *rotated.values()]}
-        fresh = [file for file in matches.fresh if file.path not in not_new]
+        longer = longer_copies(look, matches)
+        fresh = [file for file in [*matches.fresh, *longer] if file.path not in not_new]
         miss(look, found, ends, missing, self._missing, self._folder.is_immutable)
         fresh += self._unseen.find(look, self._contents, found, self._held, missing)
         back = find_back(look, self._contents, missing, fresh)
+        back |= find_continued(look, self._contents, [file for file in fresh if file not in back])
         for file, number in back.items():
             self._found_again(look, look.files[number], file)
         look.vanished = [file for file in look.vanished if file.file.number not in back.values()]
-        self._copies |= dict(matches.copies)
+        self._copies |= {file: number for file, number in matches.copies.items() if file not in longer}
         for is_compressed, is_log in ORDER_OF_NEW:
             new = [file for file in fresh if file.compressed is is_compressed and file not in back]
             new = [file for file in new if (file.path in look.matched) is is_log]
