@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from photon.errors import WrongUsage
 from photon.logs.columns import ONE_NAME_EACH
-from photon.logs.discovery import FoundFile, reason_of, scan, strip_gz
+from photon.logs.discovery import FoundFile, Scan, reason_of, scan, strip_gz
 from photon.logs.file_kinds import Odd
 from photon.logs.files import LogFile, Side
 from photon.logs.formats.dialect import dialect_of, header_names
@@ -26,6 +26,7 @@ from photon.logs.gzips import CorruptGzip, NotClosedYet
 from photon.logs.parse import parse_combined
 from photon.logs.source import Head, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
+from photon.process.readable import readable
 from photon.profile.file_format import FileFormat, format_of, format_of_both
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records
 
@@ -112,12 +113,13 @@ def _fixed_part(place: str) -> str:
 
 def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> Sample:
     """The first lines of some files of `where`; CannotPropose if there is nothing that can be used."""
-    found = _files_of(side, where)
+    seen = _scan_of(side, where)
+    found = seen.files
     chosen = [
         found[i * len(found) // min(len(found), SAMPLE_FILES)] for i in range(min(len(found), SAMPLE_FILES))
     ]
     each_bytes = max(2**16, sample_bytes // len(chosen))
-    heads, passed_over = list[tuple[FoundFile, list[Piece], bool]](), list[str]()
+    heads, passed_over = list[tuple[FoundFile, list[Piece], bool]](), _passed_over_in(seen)
     for file in chosen:
         try:
             with open_source(where.logs / file.path, file.compressed) as source:
@@ -130,11 +132,11 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
     if not heads:
         why = "; ".join(passed_over) or "all of them are empty"
         raise CannotPropose(f"{side}: none of the {len(found)} files of {_shown(where)} can be used: {why}")
-    seen = {
+    formats = {
         file.path: format_of(b"".join(piece.data for piece in pieces), not is_whole)
         for file, pieces, is_whole in heads
     }
-    file_format = _one_of(side, where, seen)
+    file_format = _one_of(side, where, formats)
     files = [_sampled(number, side, *head, file_format) for number, head in enumerate(heads)]
     used = tuple(file for file in files if file is not None)
     if not used:
@@ -165,7 +167,8 @@ def _shown(where: Where) -> str:
     return str(where.logs / where.glob)
 
 
-def _files_of(side: Side, where: Where) -> Sequence[FoundFile]:
+def _scan_of(side: Side, where: Where) -> Scan:
+    """What the glob finds: one file at least."""
     fixed = Path(_fixed_part(str(where.logs / where.glob)))
     is_name = not MAGIC.search(where.glob) and not (where.logs / where.glob).exists()
     if not fixed.is_dir() or is_name:
@@ -177,11 +180,16 @@ def _files_of(side: Side, where: Where) -> Sequence[FoundFile]:
     if not seen.files:
         near = [each.path for each in scan(fixed, "**/*").files[:3]]
         there = f"the folder has {', '.join(near)}" if near else "the folder has no file"
-        problems = "".join(f"; {problem.path}: {problem.reason}" for problem in seen.problems)
+        problems = "".join(f"; {each}" for each in _passed_over_in(seen))
         raise CannotPropose(
             f"{side}: no file matches {_shown(where)}; {there}{problems}; name a folder with logs, or a glob"
         )
-    return seen.files
+    return seen
+
+
+def _passed_over_in(seen: Scan) -> list[str]:
+    """What the glob matches and nobody can read, as `photon status` tells it."""
+    return [f"{readable(one.path)}: {one.reason}" for one in (*seen.problems, *seen.passed_over)]
 
 
 def _one_of(side: Side, where: Where, by_path: dict[str, FileFormat | Odd]) -> FileFormat:

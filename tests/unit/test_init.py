@@ -401,6 +401,15 @@ def test_a_column_that_is_twice_and_is_not_needed_is_passed_over(logs: Path) -> 
     assert "PASSED OVER clicks/a.csv: several of its columns are called 'rank'" in done.output
 
 
+def test_what_matches_and_leads_to_nothing_or_is_no_file_is_named_with_the_reason(logs: Path) -> None:
+    (logs / "clicks" / "b.csv").symlink_to("/not/mounted/b.csv")
+    os.mkfifo(logs / "clicks" / "c.csv")
+    done = init()
+    assert done.exit_code == 0, done.output
+    assert "PASSED OVER clicks/b.csv: cannot be read: No such file or directory; it is a link" in done.output
+    assert "PASSED OVER clicks/c.csv: it is no plain file" in done.output
+
+
 def test_an_unknown_column_is_told_with_those_that_there_are(logs: Path) -> None:
     done = init("--foreign-key", "search")
     assert done.exit_code == 2
