@@ -10,7 +10,7 @@ import pytest
 
 from tests.registry.simulation import simulate
 
-SEEDS_OF_A_TEST = 50
+SEEDS_OF_A_TEST = 25
 
 
 @pytest.mark.parametrize("first", range(0, 3 * SEEDS_OF_A_TEST, SEEDS_OF_A_TEST))

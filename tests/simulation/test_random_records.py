@@ -20,7 +20,7 @@ from tests.simulation.whole.variants import the_leader_decides
 from tests.simulation.world import NOON_US, World
 
 STEPS = 14
-SEEDS = 8
+SEEDS = 4
 NAMES = ("east", "west")
 SOON = "home: {takeover_delay: 1s}\nrecovery: {silent_after: 20s}\n"
 LATER_US = 3  # the times of one id's records may differ by so much
