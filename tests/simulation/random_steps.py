@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.simulation.world import World
 
@@ -24,6 +26,18 @@ def problem_of(
     except AssertionError as error:
         return str(error)
     return None
+
+
+def run_by_hand(*histories: Callable[[Path, int], str | None]) -> None:
+    """Run the seeds from one number to another, which the command line names; print what goes wrong."""
+    first, end = map(int, sys.argv[1:])
+    for seed in range(first, end):
+        for number, history in enumerate(histories):
+            with TemporaryDirectory() as place:
+                if (problem := history(Path(place), seed)) is not None:
+                    print(f"seed {seed}, history {number}: {problem}", flush=True)
+        if seed % 10 == 9:
+            print(f"up to seed {seed}", flush=True)
 
 
 class RandomSteps:

@@ -6,10 +6,8 @@ More seeds: python -m tests.simulation.test_foreign_histories 0 1000
 from __future__ import annotations
 
 import random
-import sys
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -195,9 +193,4 @@ def test_a_look_that_passes_over_commits_is_caught(tmp_path: Path, monkeypatch: 
 
 
 if __name__ == "__main__":
-    for number in range(int(sys.argv[1]), int(sys.argv[2])):
-        for history in (problem_of, around_closes):
-            with TemporaryDirectory() as place:
-                if (problem := history(Path(place), number)) is not None:
-                    print(f"seed {number}, {history.args[0].__name__}: {problem}", flush=True)
-    print(f"seeds {sys.argv[1]} to {sys.argv[2]} are done")
+    random_steps.run_by_hand(problem_of, around_closes)

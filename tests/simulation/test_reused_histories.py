@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -165,8 +163,4 @@ def test_who_counts_no_ambiguous_row_of_a_run_that_died_is_caught(
 
 
 if __name__ == "__main__":
-    for number in range(int(sys.argv[1]), int(sys.argv[2])):
-        with TemporaryDirectory() as place:
-            if (problem := problem_of(Path(place), number)) is not None:
-                print(f"seed {number}: {problem}", flush=True)
-    print(f"seeds {sys.argv[1]} to {sys.argv[2]} are done")
+    random_steps.run_by_hand(problem_of)

@@ -19,6 +19,7 @@ from photon.logs.unread_files import UnreadFile
 from photon.state.completeness.publishing import Publisher
 from tests.simulation import unread_stories as stories
 from tests.simulation.catching import caught_by_story, search
+from tests.simulation.random_steps import run_by_hand
 from tests.simulation.world import World
 
 SEEDS = range(5)
@@ -110,3 +111,7 @@ def test_a_broken_entry_is_caught_by_a_story(
 ) -> None:
     monkeypatch.setattr(owner, name, broken)
     caught_by_story(partial(story, World(tmp_path, more=stories.SOON)), because)
+
+
+if __name__ == "__main__":
+    run_by_hand(stories.a_history)
