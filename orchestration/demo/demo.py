@@ -233,8 +233,9 @@ class Demo:
 
     @property
     def _logs(self) -> str:
-        """Where Dagster's processes have said what they did."""
-        return f"{self.stack.folder.path}/*.log"
+        """Where Dagster's processes have said what they did, and the runs that they started."""
+        folder = self.stack.folder
+        return f"{folder.path}/*.log, and for each run at {folder.dagster_home}/storage/RUN/compute_logs"
 
     def start_page(self) -> None:
         """Start the live page beside all else, which nobody has to wait for."""
