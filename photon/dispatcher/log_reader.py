@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 
 from photon.dispatcher.fed_log import FedLog
+from photon.dispatcher.file_messages import log_entries, log_lost, log_problems, log_unknown_ends
 from photon.logs.announcements import Announcements
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
@@ -17,21 +17,17 @@ from photon.logs.shares import next_to_serve, shares_of
 from photon.logs.tailing.observation import Observation
 from photon.logs.tailing.open_files import MOST_HELD, OpenFiles
 from photon.logs.tailing.tail import LogTail
-from photon.logs.unread_files import Ended, UnreadFile, bounded, follow
+from photon.logs.unread_files import UnreadFile, bounded, follow
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
-from photon.process.clock import MICROSECONDS, in_utc
-from photon.process.readable import readable
+from photon.process.clock import MICROSECONDS
 from photon.state.dispatcher_state import DispatcherState
-from photon.state.losses import name_of
 from photon.state.plan import Advance
 from photon.state.unread_logs import acknowledged_files
 from photon.state.view import StateView
 
 # How big files are is stored with each plan; where none follows, as with half a line, after this time.
 SIZES_EVERY_SECONDS = 5
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -256,9 +252,9 @@ class LogReader:
         others = {side: entries} if entries != before else {}
         if (store or lost_bytes or others) and self._store is not None:
             self._store.put_files(store, lost_bytes, others)
-            _log_entries(side, before, entries, ended)
-            _log_lost(side, observation.vanished)
-            _log_unknown_ends(side, self.files, changed)
+            log_entries(side, before, entries, ended)
+            log_lost(side, observation.vanished)
+            log_unknown_ends(side, self.files, changed)
         late = {trace for one in ended for trace in (one.entry.path, one.entry.inode)}
         self._late |= {n for n, new in changed.items() if late & {new.file.path, new.file.inode}}
         self.entries[side], self.passed_over[side] = entries, observation.passed_over
@@ -268,10 +264,8 @@ class LogReader:
         restarted = {n: new for n, new in changed.items() if new is not observation.changed[n]}
         restarted_bytes = {n: new.unread_bytes for n, new in restarted.items()}
         self.backlog_bytes[side] = {**observation.backlog_bytes, **restarted_bytes}
-        known = set(self.problems[side])
-        for problem in observation.problems:
-            if problem not in known and self._store is not None and not observation.is_away:
-                log.warning("%s log: %s: %s", side, readable(problem.path), problem.reason)
+        if self._store is not None and not observation.is_away:
+            log_problems(side, self.problems[side], observation.problems)
         self.problems[side] = observation.problems
         return observation
 
@@ -401,41 +395,6 @@ def note_files(
         unread = state.unread_files()
         reader = LogReader(pipeline, datacenter, state.files(), state, held=held, unread=unread)
         reader.look(now_us, final=False)
-
-
-def _log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
-    for lost in vanished:
-        if lost.unread_bytes:
-            log.warning(
-                "%s log: %s is %s, and %d bytes of it were not read",
-                side, readable(lost.file.path), lost.state, lost.unread_bytes,
-            )  # fmt: skip
-
-
-def _log_entries(
-    side: Side, before: Iterable[UnreadFile], now: Iterable[UnreadFile], ended: Iterable[Ended]
-) -> None:
-    for over in ended:
-        since = in_utc(over.entry.since_us, "seconds")
-        log.info("%s log: %s, not read since %s: %s", side, over.entry.shown, since, over.because)
-    known = {(one.path, one.state) for one in before}
-    for one in now:
-        if one.state == "gone" and (one.path, one.state) not in known:
-            log.warning("%s log: %s is gone, %s", side, one.shown, one.unread_in_words)
-
-
-def _log_unknown_ends(
-    side: Side, before: Mapping[int, TrackedFile], changed: Mapping[int, TrackedFile]
-) -> None:
-    files = {**before, **changed}
-    for now in changed.values():
-        was_told = now.file.number in before and before[now.file.number].end_unknown
-        if now.end_unknown and not was_told:
-            least_bytes = now.unread_bytes if now.state != "open" else 0
-            log.warning(
-                "%s log: what came last to %s may be lost: at least %d bytes, how many more nobody knows",
-                side, name_of(now, files), least_bytes,
-            )  # fmt: skip
 
 
 def _restart_if_back(before: TrackedFile | None, now: TrackedFile) -> TrackedFile:

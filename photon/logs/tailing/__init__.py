@@ -7,6 +7,6 @@ same, by what they hold. `rotation` knows which names a rotation may give. `rota
 that are not where they were, `unseen_rotations` those that were begun and rotated while nobody looked,
 and `missing_files` decides when a file is given up. `open_files` keeps growing files open, so that their
 ends can be read wherever they go; `unknown_ends` says which ends may be lost all the same. `whole_gzips`
-waits for compressed files, `retry_times` says when a file that can't be read is tried again. Read
-`tail` first, then docs/protocol.md, part D.
+waits for compressed files, `retry_times` says when a file that can't be read is tried again. `known_files`
+cuts what is read next of each file. Read `tail` first, then docs/protocol.md, part D.
 """

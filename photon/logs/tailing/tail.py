@@ -9,28 +9,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from photon.logs.cutting import cut_range, cut_to_end
 from photon.logs.discovery import FileProblem, FoundFile, Scan, match
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
 from photon.logs.folders import log_folder
 from photon.logs.formats.dialect import dialect_of
-from photon.logs.formats.records import record_rules
 from photon.logs.source import (
     UNREADABLE,
     Beginning,
     Head,
     LogsUnavailable,
     end_hash,
-    has_head,
-    has_seen_end,
-    has_tail,
     hash_bytes,
     problem_of,
     read_head,
-    source_of,
     why_not_read,
 )
 from photon.logs.tailing.contents import Contents
+from photon.logs.tailing.known_files import KnownFiles
 from photon.logs.tailing.missing_files import (
     ends_of_nameless,
     kept_of,
@@ -95,18 +90,13 @@ class LogTail:
         self._gzips = WholeGzips(self._folder.open_stored, idle_after)
         self._contents = Contents(self._folder, self._gzips)
         self._retry_times = RetryTimes()
+        self._known = KnownFiles(self._folder, log, limits.line_bytes, self._retry_times, unread)
         self._unread = UnreadFinder(side, log.files, self._contents)
         self.seen = Scan()  # files that the last look saw
-        self._known: dict[str, tuple[FoundFile, int]] = {}  # path -> as it was last seen, file number
         self._copies: dict[FoundFile, int] = {}  # the other form of a known file (`discovery.match`)
         self._unseen = UnseenRotations()
         # Numbers of the files that the last look did not find, with `Ends.latest_us` of the first such look.
         self._missing: dict[int, int] = {}
-        self._preallocated: set[int] = set()  # numbers of files that are written to within their sizes
-        self._half_lines: dict[int, tuple[int, int]] = {}  # file number -> (offset, size): no whole line
-        self._failed_cuts: dict[int, FileProblem] = {}  # file number -> problem, until one succeeds
-        # Paths and inodes of files that may be known and read, and can't be read again.
-        self._doubted = {(one.path, one.inode) for one in unread}
 
     def observe(
         self,
@@ -141,16 +131,12 @@ class LogTail:
         self._retry_times.keep(found.files)
         latest_us = latest_growth_us(tracked.values())
         self._missing = {number: self._missing.get(number, latest_us) for number in look.missing}
-        self._known = {  # names that a file had before a rename are forgotten
-            path: (file, number)
-            for path, (file, number) in self._known.items()
-            if number in look.present and look.files[number].file.path == path
-        }
+        self._known.keep(look)
         if self._held is not None:
             self._held.note_doubled(look.files, self._copies.values())
-        self._read_doubted(look)
+        self._known.read_doubted(look)
         look.problems += vanished_folders(look.files.values(), found)
-        known = self._known.keys() - look.failed
+        known = self._known.seen.keys() - look.failed
         seen_files = None if found.is_away else self._unread.seen_files(look, found, known, self._copies)
         made = (
             {one.path for one in seen_files.unread if one.is_copy_so_far} if seen_files is not None else set()
@@ -158,7 +144,7 @@ class LogTail:
         look.problems = [one for one in look.problems if one.path not in made]  # each rotation makes some
         return Observation(
             {number: look.files[number] for number in look.changed},
-            self._backlog(look),
+            self._known.backlog(look),
             tuple(look.problems),
             tuple(look.vanished),
             self._gzips.pending
@@ -172,40 +158,13 @@ class LogTail:
 
     def doubt(self, files: Iterable[LogFile]) -> None:
         """Try at the next look whether these can be read; as long as one can't, it has an entry."""
-        self._doubted |= {(file.path, file.inode) for file in files}
-
-    def _read_doubted(self, look: Look) -> None:
-        """Note which known files can't be read on, and which can't be read again where a lookup failed."""
-        known = {(one.file.path, one.file.inode): one for one in look.files.values()} if self._doubted else {}
-        doubted = {known[place].file.number: place for place in self._doubted & known.keys()}
-        for number, place in sorted(doubted.items()):
-            file, found = look.files[number].file, self._as_found(look.files[number].file)
-            if self._retry_times.held(found) is not None or self._retry_times.is_enough:
-                continue
-            try:
-                with self._folder.open_stored(FoundFile.of(file)) as stored:
-                    stored.version()  # asks the store, which may have given its beginning before
-                    source_of(stored, file.compressed).read(max(0, look.files[number].offset_bytes - 1), 1)
-            except FileNotFoundError:
-                pass  # gone, which the look notices
-            except UNREADABLE as error:
-                of_store = isinstance(error, LogsUnavailable)
-                problem = self._retry_times.put(found, problem_of(found.path, error), of_store)
-                self._failed_cuts[number] = problem
-                continue
-            self._doubted.discard(place)
-            self._retry_times.was_read(found)
-            self._failed_cuts.pop(number, None)
-        failed = self._failed_cuts.items()
-        there = [problem for number, problem in failed if number in look.present or number in doubted]
-        look.problems += there
-        look.failed |= {problem.path for problem in there}
+        self._known.doubt(files)
 
     def _recognise(self, look: Look, found: Scan, ends: Ends) -> None:
         """Match what was found to the known files, and number the others."""
         for tracked in self._held.gone_on(look.files) if self._held is not None else ():
             look.put(tracked)
-            self._known = {p: known for p, known in self._known.items() if known[1] != tracked.file.number}
+            self._known.forget(tracked.file.number)
         unknown = self._find_unchanged(look, found.files)
         for tracked in ends_of_nameless(look, self._held):
             look.put(replace(tracked, grown_us=look.now_us))
@@ -218,15 +177,15 @@ class LogTail:
         """Recognise files that are as they were, or merely grew; return the others."""
         others = []
         for now in found:
-            before, number = self._known.get(now.path, (None, -1))
+            before, number = self._known.seen.get(now.path, (None, -1))
             file = look.files.get(number)
             if before is None or file is None or file.state != "open" or before.inode != now.inode:
                 others.append(now)
-            elif (now is before or now == before) and number not in self._preallocated:
+            elif (now is before or now == before) and number not in self._known.preallocated:
                 look.present.add(number)
-            elif (now.size_bytes > before.size_bytes or number in self._preallocated) and self._merely_grew(
-                look, now, file
-            ):
+            elif (
+                now.size_bytes > before.size_bytes or number in self._known.preallocated
+            ) and self._merely_grew(look, now, file):
                 self._found_again(look, file, now)
             else:
                 if now.size_bytes == before.size_bytes:
@@ -294,9 +253,11 @@ class LogTail:
                 if file not in twins:
                     self._number(look, file)
             self._copies |= {
-                file: self._known[whole.path][1] for file, whole in twins.items() if whole.path in self._known
+                file: self._known.seen[whole.path][1]
+                for file, whole in twins.items()
+                if whole.path in self._known.seen
             }
-        self._unseen.forget(self._copies, self._known)
+        self._unseen.forget(self._copies, self._known.seen)
 
     def _can_be_read(self, look: Look, found: FoundFile) -> bool:
         """Whether it is whole, and to be tried at this look."""
@@ -396,76 +357,10 @@ class LogTail:
 
     def _remember(self, look: Look, found: FoundFile, number: int) -> None:
         look.present.add(number)
-        if self._contents.is_preallocated(look, found):
-            self._preallocated.add(number)
-        else:
-            self._preallocated.discard(number)
-        self._known[found.path] = found, number
-
-    def _backlog(self, look: Look) -> dict[int, int]:
-        files = look.files
-        unread = [n for n in look.present if files[n].size_bytes > files[n].offset_bytes]
-        return {
-            number: files[number].unread_bytes
-            for number in sorted(unread)
-            if not self._is_held(files[number].file)
-            and (
-                look.final
-                or self._half_lines.get(number) != (files[number].offset_bytes, files[number].size_bytes)
-            )
-        }
-
-    def _is_held(self, file: LogFile) -> bool:
-        """Whether a known file could not be cut, and is not tried again yet."""
-        return file.number in self._failed_cuts and self._retry_times.held(self._as_found(file)) is not None
-
-    def _as_found(self, file: LogFile) -> FoundFile:
-        return self._known[file.path][0] if file.path in self._known else FoundFile.of(file)
+        self._known.note(found, number, self._contents.is_preallocated(look, found))
 
     def cut(
         self, tracked: TrackedFile, budget_bytes: int, final: bool = False, size_bytes: int | None = None
     ) -> tuple[ByteRange, TrackedFile] | None:
-        """The next range of whole lines of a file, and the file after it; see `cut_range`.
-
-        None: no whole line is waiting, or the file can't be read or is another one now, which the next
-        `observe` reports.
-        """
-        file = tracked.file
-        found = self._as_found(file)
-        if self._retry_times.held(found) is not None:
-            return None
-        try:
-            with self._folder.open_at(file.path, file) as source:
-                self._failed_cuts.pop(file.number, None)
-                if not (
-                    has_head(source, file) and has_tail(source, tracked) and has_seen_end(source, tracked)
-                ):
-                    self._known.pop(file.path, None)
-                    return None
-                if file.number in self._preallocated:
-                    source = Beginning(source, tracked.size_bytes)
-                is_closed = final or self._folder.is_immutable  # an unterminated last line is whole
-                is_rest = self._is_left_as_a_whole(tracked, budget_bytes, size_bytes)
-                if is_rest and (cut := cut_to_end(source, tracked)) is not None:
-                    return cut
-                limit_bytes = self._line_limit_bytes
-                rules = record_rules(self._log, file.header, limit_bytes)
-                cut = cut_range(source, tracked, budget_bytes, limit_bytes, is_closed, size_bytes, rules)
-        except FileNotFoundError:
-            self._known.pop(file.path, None)
-            return None
-        except UNREADABLE as error:
-            of_store = isinstance(error, LogsUnavailable)
-            problem = self._retry_times.put(found, problem_of(file.path, error), of_store)
-            self._failed_cuts[file.number] = problem
-            return None
-        self._retry_times.was_read(found)
-        if cut is None:
-            self._half_lines[file.number] = (tracked.offset_bytes, tracked.size_bytes)
-        return cut
-
-    def _is_left_as_a_whole(self, tracked: TrackedFile, budget_bytes: int, size_bytes: int | None) -> bool:
-        """Whether a range takes all that is left of an object."""
-        is_plain = self._folder.is_immutable and not tracked.file.compressed
-        left_bytes = min(budget_bytes, (size_bytes or tracked.size_bytes) - tracked.offset_bytes)
-        return is_plain and 0 < tracked.unread_bytes <= left_bytes
+        """Return the next range of whole lines of a file, as `KnownFiles.cut` does."""
+        return self._known.cut(tracked, budget_bytes, final, size_bytes)
