@@ -25,7 +25,7 @@ from photon.health.verdict import LEVELS, Level, Verdict, level_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
 from photon.process.readable import counted
-from photon.state.losses import BAD, bad_since, name_of
+from photon.state.losses import BAD, in_class_since, name_of
 
 # A retried write now and then is no news; one foreign record in twenty says that the id is none.
 CONFLICTING_SHARES = Shares(warn=0.001, error=0.05)
@@ -85,8 +85,8 @@ def shares_of(facts: Facts, kind: Kind) -> tuple[Share, Share]:
 
 def _share(facts: Facts, kind: Kind, known: Mapping[str, int], is_of_all: bool) -> Share:
     state = facts.state
-    bad = sum(bad_since(known, name, state) for name in kind.classes)
-    of = sum(state.gained[name] - known.get(name, 0) for name in kind.of)
+    bad = sum(in_class_since(known, name, state) for name in kind.classes)
+    of = sum(in_class_since(known, name, state) for name in kind.of)  # what came twice counts once
     return Share(bad, max(of, bad) if is_of_all else of, is_of_all)
 
 
@@ -137,7 +137,7 @@ def _no_key_matches(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict
 
     The first events of a live log may be older than its primary log, so a few that wait are no sign.
     """
-    unjoinable = bad_since(facts.acknowledged, "unjoinable", facts.state)
+    unjoinable = in_class_since(facts.acknowledged, "unjoinable", facts.state)
     overdue = facts.overdue if facts.overdue >= LEAST_RECORDS else 0
     says = no_key_matches({**facts.state.counts.as_dict(), "unjoinable": unjoinable}, overdue)
     level = _level_of_all(unjoinable + overdue, memory)

@@ -210,10 +210,10 @@ def open_losses(folder: Path, view: StateView) -> Losses:
 def open_counts(folder: Path, view: StateView) -> dict[str, int]:
     """How many records of each bad class there are that nobody has acknowledged; none of them is left out."""
     known = acknowledged_counts(folder, view.epoch)
-    return {name: more for name in BAD if (more := bad_since(known, name, view)) > 0}
+    return {name: more for name in BAD if (more := in_class_since(known, name, view)) > 0}
 
 
-def bad_since(known: Mapping[str, int], name: str, view: StateView) -> int:
+def in_class_since(known: Mapping[str, int], name: str, view: StateView) -> int:
     """How many records of a class came into it since these were `gained`, and are in it now."""
     return max(0, min(view.counts.as_dict()[name], view.gained[name] - known.get(name, 0)))
 

@@ -16,7 +16,7 @@ from photon.process.clock import MICROSECONDS
 from photon.process.faults import FAULT_POINTS
 from photon.state.outcomes import Counts
 from tests.simulation.reading import asking
-from tests.simulation.verifying import verify
+from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World
 from tests.spark.both_engines import verify_alone
 
@@ -157,6 +157,12 @@ def test_they_are_told_and_alarmed_and_a_window_settles_them(
     if not more:
         assert "120 of all 120 rows might have joined primary events" in verdicts[1].text
         assert re.search("the one at byte [0-9]+ of queries/boot-1.jsonl", verdicts[2].remedy)
+        world.table().load().delete("_event_id LIKE 'c1.%'")
+        assert recover_all(world)["east"].ordered == 60
+        assert world.join(mode="complete").counts.of("joined") == 120
+        found = look(world.pipeline, "east", world.clock.now_us())
+        verdicts = judge_conflicting(found, Memory.of_one_look(found), world.pipeline)
+        assert "120 of all 120 rows might have joined primary events" in verdicts[1].text
 
 
 # -- what verification says of them

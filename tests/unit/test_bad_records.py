@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from photon.dispatcher.shift.keys import LEAST_EXPECTED
-from photon.health.bad_records import LEAST_RECORDS, judge_unjoinable
+from photon.health.bad_records import (
+    AMBIGUOUS,
+    LEAST_RECORDS,
+    PRIMARY_DEAD,
+    Share,
+    judge_unjoinable,
+    shares_of,
+)
 from photon.health.memory import Memory
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
@@ -106,6 +113,20 @@ def test_new_ones_are_told_although_as_many_that_were_acknowledged_are_mended(pi
         pipeline, "dead_letters", 1_100, known=known, left={"dead_letters": 900}, dead_letters=60
     )
     assert (verdict.level, "60 of all 100" in verdict.says) == ("error", True)
+
+
+def test_rows_that_were_joined_again_count_once_among_all_rows() -> None:
+    counts = Counts(foreign=1_262, ambiguous=1_194, classes={"joined": 1_194})
+    again = facts(state={"counts": counts, "left": {"joined": 68, "ambiguous": 68}})
+    assert shares_of(again, AMBIGUOUS)[0] == Share(1_194, 1_194, is_of_all=True)
+    known = facts(state={"counts": counts}, acknowledged={"joined": 1_000, "ambiguous": 1_000})
+    assert shares_of(known, AMBIGUOUS)[0] == Share(194, 194, is_of_all=True)
+
+
+def test_primary_records_that_were_mended_count_once_among_all_of_them() -> None:
+    counts = Counts(primary=1_000, primary_dead_letters=100)
+    mended = facts(state={"counts": counts, "left": {"primary_dead_letters": 400}})
+    assert shares_of(mended, PRIMARY_DEAD)[0] == Share(100, 1_100, is_of_all=True)
 
 
 def test_primary_records_that_are_dead_letters_are_told_of_too(pipeline: Pipeline) -> None:
