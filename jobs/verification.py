@@ -32,6 +32,7 @@ from jobs.verification_reach import (
     with_kept_times,
 )
 from jobs.verification_side_rows import primary_lines_without_rows
+from jobs.verification_taken_rows import with_one_of_each_event
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.releases import copies
@@ -319,6 +320,7 @@ class Verification:
         gone |= unreadable(primaries, "primary")
         self._progress("deciding on records that no table has")
         decided = self._computed(queries.decided_records(records, primaries))
+        decided = self._computed(with_one_of_each_event(decided))
         self._progress("comparing rows with joins made now")
         verdicts = self._computed(queries.compared_rows(records, primaries))
         ambiguous = queries.ambiguous_rows(records, primaries)

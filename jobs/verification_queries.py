@@ -194,10 +194,7 @@ class Queries:
         found = found.withColumn("evidence", evidence).drop("side_evidence", "row_event_id", "holders")
         if self.scope.has_earlier_epochs:
             found = self._with_earlier_epochs(found, rows)
-        classes = F.array(*(F.lit(outcome or UNDECIDED) for outcome in class_table()))
-        outcome = F.when(F.col("lost_path").isNotNull(), LOST).otherwise(
-            F.element_at(classes, F.col("evidence") + 1)
-        )
+        outcome = F.when(F.col("lost_path").isNotNull(), LOST).otherwise(class_by(F.col("evidence")))
         found = found.withColumn("class", outcome)
         needed = F.col("class").isin(*NEEDS_PRIMARY)
         if self.scope.has_earlier_epochs:
@@ -369,6 +366,12 @@ def _is_nearer() -> Column:
     is_closer = (distance_us < named_distance_us) & (digest != named_digest)
     is_closer |= (distance_us == named_distance_us) & (digest < named_digest)
     return (~behind & named_behind & (digest != named_digest)) | (on_one_side & is_closer)
+
+
+def class_by(evidence: Column) -> Column:
+    """The class that evidence alone tells, or `UNDECIDED`."""
+    classes = F.array(*(F.lit(outcome or UNDECIDED) for outcome in class_table()))
+    return F.element_at(classes, evidence + 1)
 
 
 def wanted_primaries(primaries: DataFrame, records: DataFrame) -> DataFrame:

@@ -51,8 +51,8 @@ def without_side_rows(
     """The foreign records that no row of their side table is of, as cases of a finding.
 
     `without_primaries`: datacenters with primary logs that can't be read. There a record without any
-    evidence may have had a primary, and have been filtered. A duplicate of an event whose row went has no
-    class of its own until that one is joined again.
+    evidence may have had a primary, and have been filtered. Where another datacenter's row of an event went,
+    a record has no class of its own until that one is joined again.
     """
     missing = decided.where("outcome = 'missing'").select("event_id").distinct()
     table = F.lit(None).cast("string")

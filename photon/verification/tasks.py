@@ -71,8 +71,18 @@ COMPARED = pa.schema(
     }
 )
 _RECORD = {"event_id": _STRING, "time_us": _INT64, "event_us": _INT64, "evidence": _INT32}
-# holder: the datacenter that joined the event, of a missing one.
-DECIDED = pa.schema({**_PLACE, **_RECORD, "outcome": _STRING, "detail": _STRING, "holder": _STRING})
+# holder: the datacenter that joined the event, of a missing or acknowledged one.
+# does_join: the record and its first primary join now.
+DECIDED = pa.schema(
+    {
+        **_PLACE,
+        **_RECORD,
+        "outcome": _STRING,
+        "detail": _STRING,
+        "holder": _STRING,
+        "does_join": pa.bool_(),
+    }
+)
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
@@ -281,13 +291,19 @@ def _outcomes(
     for index, row in enumerate(asked):
         holder = found.holder(index).epoch.datacenter if found.by[index] >= 0 else None
         match classify(results[row], Hold(found.codes[index]), holder, waits[row]):
-            case MissingEvent() if listed[index]:
-                outcomes[row] = "joined"
+            case MissingEvent(_, joined_by) if listed[index]:
+                outcomes[row], holders[row] = "joined", joined_by
             case MissingEvent(why, joined_by):
                 outcomes[row], details[row], holders[row] = "missing", why, joined_by
             case outcome:
                 outcomes[row] = outcome
-    return {"outcome": outcomes, "detail": details, "holder": pa.array(holders, _STRING)}
+    does_join = [result.outcome == "joins" for result in results]
+    return {
+        "outcome": outcomes,
+        "detail": details,
+        "holder": pa.array(holders, _STRING),
+        "does_join": does_join,
+    }
 
 
 def _look_up(asked: pa.Table, scope: TaskScope, view: ViewSnapshot) -> Found:

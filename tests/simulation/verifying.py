@@ -88,8 +88,19 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
         else:
             classes[str(outcome)] += 1
     found: dict[str, list[Record]] = defaultdict(list)
-    for decided, undecided in zip(_decided(open_ones, tasks, scope), open_ones, strict=True):
-        outcome = decided["outcome"]
+    events: set[str] = set()  # without their rows: one record of each counts, and the others are beside it
+    results = list(zip(_decided(open_ones, tasks, scope), open_ones, strict=True))
+    results.sort(key=lambda one: (one[0]["outcome"] not in ("missing", "joined"), not one[0]["does_join"]))
+    for decided, undecided in results:
+        outcome, is_here = decided["outcome"], decided["holder"] in (None, name)
+        is_beside = undecided["undecided"] and decided["event_id"] in events
+        if outcome in ("missing", "joined"):
+            events.add(decided["event_id"])
+            is_beside |= outcome == "joined" and not is_here
+        if is_beside:
+            outcome = str(
+                class_of(decided["evidence"] | (Evidence.ROW_HERE if is_here else Evidence.ROW_ELSEWHERE))
+            )
         if outcome == "joinable":
             is_kept = decided["evidence"] & Evidence.GIVEN_UP
             found["unjoinable_but_joinable" + ("_when_complete" if is_kept else "")].append(decided)
