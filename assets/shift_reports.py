@@ -51,6 +51,8 @@ COUNT_OF_TABLE: Mapping[TableName, str] = {
     "too_old": "too_old",
     "conflicting": "conflicting",
 }
+# Records with another one's id and other content, and rows in doubt for that: told where there are some.
+OF_OTHER_CONTENT = ("conflicting", "ambiguous", "reused_primaries")
 
 log = logging.getLogger(__name__)
 
@@ -212,6 +214,7 @@ def shift_metadata(
         "unread_files": said.unread if said is not None else 0,
         "backlog_bytes": growth.primary.unread_bytes + growth.foreign.unread_bytes,
     }
+    numbers |= {name: count for name in OF_OTHER_CONTENT if (count := counts.as_dict()[name])}
     if said is not None:
         times = {"complete_up_to": said.complete_up_to_us, "mostly_complete_up_to": said.mostly_up_to_us}
         numbers |= {name: timestamp(time_us) for name, time_us in times.items() if time_us is not None}

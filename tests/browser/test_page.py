@@ -250,6 +250,17 @@ def test_on_a_phone_records_are_a_few_screens_and_the_rest_is_one_touch_away(
         expect(page.get_by_text("because 19")).to_be_visible()
 
 
+def test_rows_in_doubt_and_ids_used_again_are_counted_beside_conflicting_records(
+    browser: Browser, canned: Canned
+) -> None:
+    canned.records["classes"]["east"] |= {"ambiguous": 2_478, "reused_primaries": 17_682}
+    with looking(browser, canned, "records") as page:
+        told = page.get_by_role("region", name="Conflicting records").get_by_role("paragraph")
+        expect(told).to_have_text(
+            [re.compile("^east: 2,478 rows"), re.compile("^east: 17,682 primary records")]
+        )
+
+
 def test_who_knows_no_id_is_offered_some_events(browser: Browser, canned: Canned) -> None:
     with looking(browser, canned, viewport=PHONE) as page:
         page.get_by_role("link", name="An event").click()

@@ -59,6 +59,14 @@ def test_a_report_says_how_fast_and_how_far_a_datacenter_is_in_a_series_of_its_o
     }
 
 
+def test_rows_in_doubt_and_ids_used_again_are_numbers_where_there_are_some() -> None:
+    counts = replace(COUNTS, ambiguous=3, reused_primaries=4)
+    growth = replace(GROWTH, state=replace(GROWTH.state, counts=counts))
+    told = shift_metadata("east", [report(1)], growth, None, is_complete=False)
+    assert (told["east_ambiguous"], told["east_reused_primaries"]) == (3, 4)
+    assert "east_conflicting" not in told
+
+
 def test_a_report_is_a_sentence_too() -> None:
     metadata = shift_metadata("east", [report(1)], GROWTH, None, is_complete=False)
     assert metadata["says"] == (

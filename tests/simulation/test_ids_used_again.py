@@ -126,6 +126,22 @@ def test_an_id_used_in_several_batches_is_counted_when_their_segments_are_merged
     assert counts.reused_primaries == 5
 
 
+def test_what_was_counted_stays_counted_when_its_logs_are_deleted_and_its_segments_merged(
+    tmp_path: Path,
+) -> None:
+    """Broken variant: the sum over the segments that are there, which no counter of metrics may be."""
+    world = world_of_boots(tmp_path)
+    for number in range(2):
+        boot(world, number, *map(str, range(50)))
+    assert world.join().counts.reused_primaries == 50
+    for file in (tmp_path / "logs" / "east" / "queries").iterdir():
+        file.unlink()
+    for number in range(2, 12):
+        boot(world, number, f"own{number}")
+        assert world.join().counts.reused_primaries == 50
+    assert sum(each.events for each in world.read_state().segments()) == 10
+
+
 @pytest.mark.parametrize("point", FAULT_POINTS)
 def test_a_crash_counts_each_ambiguous_row_and_each_reused_id_once(tmp_path: Path, point: str) -> None:
     """Broken variant: rows that an earlier run has stored are proposed without a look at their primaries."""

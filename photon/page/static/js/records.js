@@ -17,6 +17,12 @@ const CLASSES = {
   lost: "its bytes went while it waited",
   pending: "waits",
 };
+// Parts of the classes and of the primary log, by their counts.
+const OTHER_CONTENT = {
+  conflicting: "duplicates with other content than the record of their id that joined",
+  ambiguous: "rows that might have joined primary events of the same id and other content",
+  reused_primaries: "primary records with the id of another one and other content",
+};
 const AXIS = ["0.001 %", "0.01 %", "0.1 %", "1 %", "10 %", "100 %"];
 const DECADES = AXIS.length - 1;
 const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0", "M0,-6L6,0L0,6L-6,0z", "M-4,-4h8v8h-8z", "M0,-6L6,5H-6z"];
@@ -32,7 +38,7 @@ export function recordsView({ now, records, problems, query }) {
     classTable(records.classes),
     deadLetters(records.dead_letters, Number(query.get("hours")) || 24),
     waiting(records.waiting, now?.now_us ?? Date.now() * 1_000),
-    conflicting(records.conflicting),
+    conflicting(records.conflicting, records.classes),
   ].flat();
 }
 
@@ -150,14 +156,19 @@ function waiting(groups, nowUs) {
   return listed("waits", "What waits", ["datacenter", "why", "records", "since", "due", "some of them"], rows);
 }
 
-function conflicting(found) {
+function conflicting(found, classes) {
   const rows = found.map((one) => el("tr", {},
     rowHead(one.datacenter),
     el("td", { class: "ids" }, eventLink(one.event_id)),
     el("td", {}, say.time(one.at_us)),
     el("td", {}, one.says)));
   const title = "Conflicting records: another one's id, and other content";
-  return listed("conflicts", title, ["datacenter", "event", "time", "what differs"], rows);
+  const counts = Object.entries(classes).flatMap(([name, all]) => Object.entries(OTHER_CONTENT)
+    .filter(([one]) => all[one])
+    .map(([one, words]) => el("p", { class: "quiet" }, `${name}: ${say.count(all[one])} ${words}`)));
+  const section = listed("conflicts", title, ["datacenter", "event", "time", "what differs"], rows);
+  section.querySelector("h2").after(...counts);
+  return section;
 }
 
 /** The first of many things, and the others behind a line that says how many they are. */
