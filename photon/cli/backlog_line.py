@@ -1,4 +1,4 @@
-"""The line that says on a terminal how far a join with an end is: share of its logs, rate, time left.
+"""The line that says how far a join with an end is: share of its logs, rate, time left, and what joined.
 
 A thread looks at what the joining processes have committed, so one line does for each number of them.
 """

@@ -26,7 +26,6 @@ from photon.cli.output import (
     pipeline_argument,
     print_result,
     showing_progress,
-    shows_line,
 )
 from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
 from photon.process.readable import counted
@@ -102,8 +101,8 @@ def join(
         passed_on += ["--engine", engine, *(["--master", master] if master else [])]
         passed_on += [f"--spark={setting}" for setting in spark_settings]
         with ExitStack() as stack:
-            if mode != "stop" and shows_line():
-                say = stack.enter_context(showing_progress())
+            if mode != "stop":
+                say = stack.enter_context(showing_progress(LINE_EVERY_SECONDS))
                 stack.enter_context(telling_how_far(pipeline, names, say))
             results, status = _join_each(pipeline_file, names, passed_on, signals)
     print_result(results, _results_text(results), as_json)
@@ -160,7 +159,8 @@ def _join_one(
     from photon.dispatcher.shift.run import run_shift
 
     done: Counter[str] = Counter()
-    tells_how_far = mode != "stop" and signals.parent is None and shows_line()
+    # It goes on telling while a batch takes long, whose end `on_batch` waits for.
+    tells_how_far = mode != "stop" and signals.parent is None
     try:
         # Text that an adapter prints is not the result.
         with (

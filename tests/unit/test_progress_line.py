@@ -105,3 +105,19 @@ def test_a_join_tells_how_far_its_logs_are_read(pipeline_file: Path) -> None:
     with telling_how_far(load_pipeline(pipeline_file), ["east"], say):
         assert has_looked.wait(60)
     assert said[:2] == ["east: joins", "east: reads logs: 0 % of 100 bytes; 0 joined"]
+
+
+OF_A_JOIN = """
+import sys
+from photon.cli import join
+join.LINE_EVERY_SECONDS = 0.0  # else one of many lines is told
+join.join.main(["--engine", "local", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("more", ["", ", west: {logs: logs}"], ids=["one", "each in its own process"])
+def test_a_join_that_ends_goes_on_telling_on_a_pipe(pipeline_file: Path, more: str) -> None:
+    pipeline_file.write_text(pipeline_file.read_text().replace("{logs: logs}}", f"{{logs: logs}}{more}}}"))
+    line = [sys.executable, "-c", OF_A_JOIN, "--until-idle", str(pipeline_file)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    assert re.search(r"INFO east.*: reads logs: .* of \d+ bytes; \d+ joined\n", done.stderr), done.stderr
