@@ -32,9 +32,16 @@ def as_line(datacenter: str, facts: Facts, p90_seconds: float) -> str:
         f"batch {at.state.completed:,}, joined {counts['joined']:,}, "
         f"elsewhere {counts['joined_elsewhere']:,}, waiting {sum(seen.waiting.values()):,}, "
         f"given up {counts['unjoinable']:,}, dead {counts['dead_letters']:,}, "
-        f"lag {_seconds(at.growth.lag_seconds)}, p90 {_seconds(p90_seconds)}: "
+        f"lag {_seconds(_lag_seconds(seen))}, p90 {_seconds(p90_seconds)}: "
         f"{doing(datacenter, seen, facts)}"
     )
+
+
+def _lag_seconds(seen: DatacenterStatus) -> float | None:
+    """For how long the oldest record has waited; the watermark's lag while logs are unread and none waits."""
+    if is_idle(seen):
+        return 0.0  # the watermark lags all the same while logs are silent
+    return max(seen.stages.oldest_waiting_seconds.values(), default=seen.facts.growth.lag_seconds)
 
 
 def doing(datacenter: str, seen: DatacenterStatus, facts: Facts) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.lease import Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
 from photon.health.facts import Facts as DatacenterFacts
+from photon.health.stages import Stages
 from photon.health.status import DatacenterStatus, LogStatus
 from photon.pipeline.file import load_pipeline, settings_hash
 from photon.process.clock import MICROSECONDS
@@ -152,6 +154,26 @@ def test_a_row_says_who_runs_a_datacenter_and_how_far_it_is() -> None:
         "east: run 01234567, pid 12, batch 7, joined 1,234, elsewhere 99, waiting 0, given up 2, "
         "dead 3, lag 0.5 s, p90 0.3 s: joins"
     )
+
+
+@pytest.mark.parametrize(
+    ("seen", "lag"),
+    [
+        (datacenter(), "0.0 s"),
+        (datacenter(foreign=UNREAD), "0.5 s"),
+        (
+            replace(
+                datacenter(), waiting={"primary": 2}, stages=Stages(oldest_waiting_seconds={"primary": 7.0})
+            ),
+            "7.0 s",
+        ),
+    ],
+    ids=["nothing waits", "logs are unread", "a record waits"],
+)
+def test_a_datacenter_lags_by_what_waits_and_not_by_how_long_its_logs_are_silent(
+    seen: DatacenterStatus, lag: str
+) -> None:
+    assert f", lag {lag}, " in as_line("east", facts(datacenters={"east": seen}), p90_seconds=0.31)
 
 
 @pytest.mark.parametrize(
