@@ -289,11 +289,16 @@ def test_a_file_whose_copy_was_found_is_let_go_when_nobody_writes_it(world: Worl
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_a_compressed_file_that_is_deleted_unread_is_read_from_its_copy(world: World) -> None:
-    world.write("c/app.log.gz", gzip.compress(OLD))
+@pytest.mark.parametrize("read_bytes", [0, 900], ids=["unread", "half"])
+def test_a_compressed_file_that_is_deleted_unread_is_read_from_its_copy(
+    world: World, read_bytes: int
+) -> None:
+    data = OLD * 200  # compressed, it has fewer bytes than were read of it
+    world.write("c/app.log.gz", gzip.compress(data))
     world.look()
+    read = world.read_one(1, read_bytes) if read_bytes else b""
     (world.folder / "c/app.log.gz").unlink()
-    assert world.read() == {1: OLD}
+    assert read + world.read()[1] == data
 
 
 def truncates_and_writes_anew(log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,20 @@ def test_a_log_that_is_held_open_loses_nothing(tmp_path: Path, way: Way) -> None
     world, player = followed(tmp_path, holds=True)
     way(player)
     assert unknown(world) == []
+
+
+@pytest.mark.parametrize("folder", ["", "old/"], ids=["beside", "elsewhere"])
+def test_a_log_of_which_a_copy_is_left_may_lack_its_end_though_it_is_there_compressed_too(
+    tmp_path: Path, folder: str
+) -> None:
+    world, player = followed(tmp_path)
+    (world.folder / "old").mkdir()
+    player.copy("app.log", f"{folder}app.log.3")
+    player.write(f"{folder}app.log.2.gz", gzip.compress(OLD))
+    player.remove("app.log")
+    world.restart()
+    assert unknown(world) == [1]
+    assert world.tracked[1].file.path == f"{folder}app.log.3"
 
 
 def test_a_log_that_is_renamed_within_its_folder_loses_nothing(tmp_path: Path) -> None:

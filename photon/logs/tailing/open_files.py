@@ -179,9 +179,12 @@ class OpenFiles:
         """
         held, copy = self._held.get(tracked.file.number), self._copy_of(tracked)
         copied_bytes = _size_of(copy)
-        has_more = held is not None and held.size_bytes > max(copied_bytes, tracked.offset_bytes)
-        if held is not None and has_more and not self._is_truncated(held, tracked):
-            self._copy(held, copy)
+        if held is not None and held.size_bytes > copied_bytes:
+            # Offsets are of decompressed bytes, and sizes on the disk are not.
+            is_gzip = tracked.file.compressed
+            is_unread = tracked.unread_bytes if is_gzip else held.size_bytes > tracked.offset_bytes
+            if is_unread and not self._is_truncated(held, tracked):
+                self._copy(held, copy)
         return stat_file(self._logs, self._relative(str(copy)))
 
     def moved(self, tracked: TrackedFile) -> TrackedFile | None:

@@ -78,12 +78,16 @@ def find_moved(
 def _rotations(
     look: Look, contents: Contents, found: Scan, sought: Iterable[TrackedFile], fresh: Iterable[FoundFile]
 ) -> list[FoundFile]:
-    """New names of the files that are sought, as far as there are candidates, in the order of the paths."""
+    """New names of the files that are sought, as far as there are candidates, in the order of the paths.
+
+    Those that are not compressed come first: they tell whether a log was renamed or copied.
+    """
     followed = {look.files[number].file.path for number in look.present}
     rotations = Rotations(path for file in sought for path in (file.file.path, file.target))
     others = contents.folder.find(list(rotations.among(found.others)))
     candidates = {file.path: file for file in [*others.values(), *look.withheld, *fresh]}
-    return [candidates[path] for path in sorted(candidates) if path not in followed]
+    in_order = sorted(candidates.values(), key=lambda file: (file.compressed, file.path))
+    return [file for file in in_order if file.path not in followed]
 
 
 def find_back(
@@ -149,7 +153,8 @@ def find_elsewhere(
         followed = {look.files[each].file.path for each in look.present}
         followed |= {each.path for each in elsewhere.values()}
         paths = dict.fromkeys(contents.folder.elsewhere(tracked))
-        for candidate in contents.folder.find([path for path in paths if path not in followed]).values():
+        there = contents.folder.find([path for path in paths if path not in followed])
+        for candidate in sorted(there.values(), key=lambda file: file.compressed):  # as in `_rotations`
             if candidate.inode not in inodes and _is_it(look, contents, candidate, tracked):
                 elsewhere[number] = candidate
                 break
