@@ -55,8 +55,9 @@ CHECKS = (
     ),
     Check(
         "values_agree",
-        "Every row says what a join made afresh from the raw logs says.",
-        ("different_values", "row_without_event", "unmatched_without_primary"),
+        "Every row says what a join made afresh from the raw logs says, and none is there that a person "
+        "acknowledged as taken.",
+        ("different_values", "row_without_event", "row_put_back", "unmatched_without_primary"),
     ),
 )
 

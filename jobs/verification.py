@@ -263,6 +263,8 @@ class Verification:
         findings.find_ambiguous(told.ambiguous)
         findings.find_rows_without_event(found.records, told.rows, found.unreadable)
         findings.find_duplicate_rows(found.rows, told.rows)
+        if scope.taken is not None:
+            findings.find_rows_put_back(queries.rows_put_back(told.rows))
         # A line that is no record has no time: it is in no window.
         lines = kept.primaries() if window is None else kept.primaries().limit(0)
         of_primaries = primary_lines_without_rows(queries, lines)

@@ -155,6 +155,15 @@ class Findings:
         cases = grouped.where("rows > 1").select("datacenter", "event_id", "where", detail)
         self._find("duplicate_rows", cases.where(F.col("datacenter").isNotNull()))
 
+    def find_rows_put_back(self, rows: DataFrame) -> None:
+        """Report rows in their datacenters, those of retired ones in the first that is selected."""
+        mine = list(self._scope.selected)
+        counting = rows.where(F.col("datacenter").isin([*mine, *self._scope.never_acting]))
+        owner = F.when(F.col("datacenter").isin(mine), F.col("datacenter")).otherwise(mine[0])
+        place = F.concat("datacenter", F.lit(": "), _row_place("time_us")).alias("where")
+        detail = F.lit("a person has acknowledged that others took it").alias("detail")
+        self._find("row_put_back", counting.select(owner.alias("datacenter"), "event_id", place, detail))
+
 
 def _case(row: Row) -> Case:
     return Case(row["event_id"], row["where"], row["evidence"], row["holder"])

@@ -35,6 +35,7 @@ from photon.verification.tasks import (
     COMPARED,
     DECIDED,
     FOREIGN_RECORDS,
+    LISTED_ROWS,
     PLACE,
     PRIMARY_KEYS,
     PRIMARY_RECORDS,
@@ -46,6 +47,7 @@ from photon.verification.tasks import (
     TaskScope,
     classify_records,
     compare_rows,
+    listed_rows,
 )
 
 if TYPE_CHECKING:
@@ -126,6 +128,11 @@ class Queries:
         schema = pa.schema([table.schema.field(name) for name in names])
         found = parquet(self.session, files, schema)
         return found.select(F.col(event_id).alias("event_id"), "_epoch", "_occurrence")
+
+    def rows_put_back(self, rows: DataFrame) -> DataFrame:
+        """The rows of events of which a person has acknowledged that others took theirs (protocol E13)."""
+        named = rows.where("event_id is not null").select(*LISTED_ROWS.names)
+        return self._apply(named, listed_rows, LISTED_ROWS)
 
     def _rows_of(self, datacenter: str, with_values: bool = False) -> DataFrame:
         """The rows of one datacenter; with all that is compared (`_values`).

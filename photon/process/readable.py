@@ -53,7 +53,7 @@ def _plural(thing: str) -> str:
 def typed(remedy: str, pipeline_file: Path | str, datacenter: str) -> str:
     """Return a remedy whose commands can be typed: they name this pipeline file and datacenter."""
     said = re.sub(r"\bPIPELINE\b", lambda _: shlex.quote(str(pipeline_file)), remedy)
-    return said.replace("-d DATACENTER", f"-d {datacenter}")
+    return re.sub(r"\bDATACENTER\b", lambda _: datacenter, said)
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -23,6 +23,7 @@ FindingKind = Literal[
     "table_gone",
     "duplicate_rows",
     "row_without_event",
+    "row_put_back",
     "side_row_missing",
     "different_values",
     "unjoinable_but_joinable",
@@ -46,8 +47,8 @@ WITHOUT_ROWS: tuple[FindingKind, ...] = ("missing", "table_gone")  # of events w
 class Meaning:
     """How a kind of finding is told, whether it breaks a promise, and what to do.
 
-    `Finding.remedy` has commands in the place of REBUILD and TRACE; PIPELINE and DATACENTER are put in where
-    they are known (`typed`).
+    `Finding.remedy` has commands in the place of REBUILD, TRACE and DELETE; PIPELINE and DATACENTER are put
+    in where they are known (`typed`).
     """
 
     says: str
@@ -76,6 +77,12 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
         "somebody altered the row or the log: REBUILD finds the place of a row again, and takes out one "
         "whose id was altered; then photon recover PIPELINE joins its true event. If it says that a row "
         "stays, put the log back from another one's copy",
+    ),
+    "row_put_back": Meaning(
+        "rows that were acknowledged as taken and are there again",
+        "somebody put them back, or inserted them again. Take them out: photon hold PIPELINE DATACENTER, "
+        "then DELETE, then photon resume PIPELINE DATACENTER and photon verify PIPELINE. If they are to "
+        "stay: photon acknowledge PIPELINE DATACENTER --rows lists anew what has no row",
     ),
     "side_row_missing": Meaning(
         "records that were given up, came too late or are dead letters, without a row in the table of these",
@@ -159,6 +166,7 @@ MEANINGS: Mapping[FindingKind, Meaning] = {
 
 MOST_EXAMPLES = 10  # so many of each kind of finding fit a screen, and all are counted
 _DAY_OF_ROW = re.compile(r"\brow of (\d{4}-\d\d-\d\d)\b")
+_LAKE_OF_ROW = re.compile(r"(\S+): row of ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +213,17 @@ class Finding:
     @property
     def remedy(self) -> str:
         """How to mend it, with the day and the event of an example in its commands."""
-        rebuild, trace = "a rebuild of the days of its rows", "a trace"
+        says = self.meaning.remedy
+        words = {"REBUILD": "a rebuild of the days of its rows", "TRACE": "a trace", "DELETE": "delete them"}
         if self.day:
-            rebuild = f"photon backfill PIPELINE -d DATACENTER --day {self.day} --rebuild"
+            words["REBUILD"] = f"photon backfill PIPELINE -d DATACENTER --day {self.day} --rebuild"
         if self.examples:
-            trace = f"photon trace PIPELINE {shlex.quote(self.examples[0].event_id)}"
-        return self.meaning.remedy.replace("REBUILD", rebuild).replace("TRACE", trace)
+            words["TRACE"] = f"photon trace PIPELINE {shlex.quote(self.examples[0].event_id)}"
+            ids = ", ".join("'" + one.event_id.replace("'", "''") + "'" for one in self.examples)
+            words["DELETE"] = f"DELETE FROM joined_events WHERE _event_id IN ({ids})"
+            if (lake := _LAKE_OF_ROW.match(self.examples[0].where)) is not None:
+                says = says.replace("DATACENTER", lake[1])
+        return re.sub("|".join(words), lambda found: words[found[0]], says)
 
     def number(self) -> str:
         """How many cases there are, and how many of them are news."""

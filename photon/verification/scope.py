@@ -154,7 +154,8 @@ class Scope:
 
     def fingerprint(self, datacenter: str) -> str:
         """Everything that a datacenter's results depend on beside logs and tables."""
-        epochs = sorted(self.register.epochs.items()), sorted(self.retired)
+        taken = sorted(self.register.taken.items())
+        epochs = sorted(self.register.epochs.items()), sorted(self.retired), taken
         current = sorted((name, one.epoch) for name, one in self.read_offsets.items())
         letters = self.mended[datacenter].of_earlier_epochs
         earlier = sorted((each.epoch, str(each.occurrence), each.batch) for each in letters)

@@ -86,6 +86,7 @@ DECIDED = pa.schema(
 PLACE, ROW, RECORD = list(_PLACE), list(_ROW), list(_RECORD)
 TO_READ = pa.schema(_PLACE)
 _PAIR = ["raw", "primary_file", "primary_raw"]  # primary_raw is null: there is no primary
+LISTED_ROWS = pa.schema({**_ROW, "time_us": _INT64})
 # A row's own words of its two records: null in one that is older than the columns for them. Then the
 # records' words: time_us is the foreign one's; null: nobody knows.
 _SAYS = ["row_time_us", "row_primary_id", "row_primary_time_us"]
@@ -304,6 +305,13 @@ def _outcomes(
         "holder": pa.array(holders, _STRING),
         "does_join": does_join,
     }
+
+
+def listed_rows(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator[pa.RecordBatch]:
+    """The rows of events that count as joined without one (E13). `LISTED_ROWS` in and out."""
+    for batch in batches:
+        if scope.taken is not None and batch.num_rows:
+            yield batch.filter(pa.array(scope.taken.has(hashes_of(batch["event_id"]))))
 
 
 def _look_up(asked: pa.Table, scope: TaskScope, view: ViewSnapshot) -> Found:

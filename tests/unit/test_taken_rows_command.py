@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tests.support.commands import photon
 
@@ -106,6 +107,49 @@ def test_a_verification_that_goes_on_from_kept_results_goes_by_the_list_too(pipe
     told("acknowledge", pipeline, "east", "--rows")
     for _ in range(2):
         assert told("verify", pipeline, "--record")["east"]["joined"] == 3
+
+
+def restored(table: DeltaTable) -> None:
+    table.restore(table.version() - 1)
+
+
+def inserted(table: DeltaTable) -> None:
+    version = table.version()
+    table.load_as_version(version - 1)
+    rows = table.to_pyarrow_table(filters=[("_event_id", "in", ["c1", "c3"])])
+    write_deltalake(table.table_uri, rows, mode="append")
+
+
+@pytest.fixture(params=[restored, inserted], ids=lambda one: one.__name__)
+def put_back(request: pytest.FixtureRequest, pipeline: Path) -> DeltaTable:
+    """Somebody has brought rows back that a person had acknowledged as taken."""
+    told("acknowledge", pipeline, "east", "--rows")
+    assert photon("verify", pipeline, "--record").exit_code == 0
+    table = DeltaTable(pipeline.parent / "lake" / "east" / "joined_events")
+    request.param(table)
+    assert joined(pipeline) == ["c1", "c2", "c3"]
+    return table
+
+
+def test_rows_that_are_there_again_are_told_until_they_are_deleted(
+    pipeline: Path, put_back: DeltaTable
+) -> None:
+    for news in ("2 rows", "2 (told before) rows"):
+        done = photon("verify", pipeline, "--record")
+        assert done.exit_code == 1, "kept results forget it"
+        assert f"{news} that were acknowledged as taken and are there again" in done.output
+        assert f"photon acknowledge {pipeline} east --rows" in done.output
+    (delete,) = re.findall(r"DELETE FROM joined_events WHERE (.*?\)),", done.output)
+    DeltaTable(put_back.table_uri).delete(delete)
+    assert joined(pipeline) == ["c2"]
+    assert photon("verify", pipeline, "--record").exit_code == 0
+
+
+def test_rows_that_are_to_stay_are_acknowledged_anew(pipeline: Path, put_back: DeltaTable) -> None:
+    assert told("acknowledge", pipeline, "east", "--rows")["rows"] == 0
+    assert photon("verify", pipeline, "--record").exit_code == 0
+    join(pipeline)
+    assert joined(pipeline) == ["c1", "c2", "c3"]
 
 
 def test_a_query_says_that_others_took_rows(pipeline: Path) -> None:
