@@ -34,6 +34,14 @@ def test_a_row_is_made_again_beside_one_that_is_there(world: World, monkeypatch:
     caught_by_story(story, because="an event has two rows")
 
 
+def test_what_an_earlier_plan_holds_without_a_row_counts_as_joined(
+    world: World, monkeypatch: Patch
+) -> None:  # A8
+    monkeypatch.setattr(TableAnswers, "_may_free", lambda self, records: ())
+    story = partial(stories.what_is_lost_is_found_and_made_again, world, stories.a_row_is_removed)
+    caught_by_story(story, because="the rows are of")
+
+
 def test_what_was_given_up_is_never_joined(tmp_path: Path, monkeypatch: Patch) -> None:  # E7
     monkeypatch.setattr(Dispatcher, "_take_order", lambda self, now_us: False)
     world = World(tmp_path, more=stories.GIVES_UP_SOON)

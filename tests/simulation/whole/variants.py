@@ -200,9 +200,9 @@ VARIANTS: dict[str, Variant] = {
         "F",
         ("lose_worker", "die_and_lose_log", "lose_state", "kill"),
     ),
-    "what an earlier plan holds without a row stays held": Variant(
+    "what an earlier plan holds without a row counts as joined": Variant(
         "A8",
-        {"photon.dispatcher.table_answers.TableAnswers._free": lambda self, ids, are_freed: False},
+        {"photon.dispatcher.table_answers.TableAnswers._may_free": lambda self, records: ()},
         "F13",
         ("remove_a_row", "kill", "lose_state"),
     ),
