@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from photon.errors import UserError
+from photon.health.lakes import joined_table_id
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
@@ -64,7 +65,12 @@ def _look(pipeline: Pipeline, datacenter: str, retired: frozenset[str]) -> tuple
 
 
 def _behind(datacenter: str, lake: Path, part: Part | None) -> Iterator[ForeignCommits]:
-    """Find commits of others since the release was counted; to a table that no release has, all of them."""
+    """Find commits of others since the release was counted; to a table that no release has, all of them.
+
+    Of another lake in the place of this one its own light tells alone (E10).
+    """
+    if part is not None and joined_table_id(lake) not in (None, part.table_id):
+        return
     for table in TABLE_COLUMNS:
         known = looked_through(part, table)
         watch = _watch(lake, datacenter, table)

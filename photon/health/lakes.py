@@ -154,6 +154,14 @@ def _folder_of(table: Location) -> tuple[int, int] | None:
     return None if status is None else (status.st_dev, status.st_ino)
 
 
+def joined_table_id(lake: Path) -> str | None:
+    """The id of the table of joined rows that lies there; None: there is none, or it can't be read."""
+    table = _table(lake, "joined_events", _folder_of(lake / "joined_events"))
+    with suppress(UserError, OSError):
+        return table.table_id() if table.exists() else None
+    return None
+
+
 def _lost_files(folder: Path, handle: DeltaTable) -> list[str]:
     """Say that data files of a table are gone, if so. It was opened before, so none of them is new."""
     from photon.storage.damaged_files import gone, missing_files
