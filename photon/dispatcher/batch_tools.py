@@ -71,7 +71,7 @@ class BatchTools:
         self.epoch = self.state.epoch or ""
         self.clock = self.machine.clock
         self.joined = self.tables["joined_events"]
-        others_took = partial(others_took_rows, self.pipeline, self.datacenter)
+        others_took = partial(others_took_rows, self.pipeline, self.datacenter, self.joined)
         self.table_answers = TableAnswers(
             self.state, self.pipeline, self.datacenter, self.joined, self.registry, others_took
         )

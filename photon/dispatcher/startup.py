@@ -226,7 +226,7 @@ class _NewEpoch:
                 # Also where the registry calls it over: a lake that was put back has no fence.
                 if self.table.version_of(self._app(number)) < FENCE_VERSION:
                     self._fence(Epoch(self.datacenter, number))
-            others_took = partial(others_took_rows, self.pipeline, self.datacenter)
+            others_took = partial(others_took_rows, self.pipeline, self.datacenter, self.table)
             snapshot = partial(rowless_unless_taken, self.table, others_took)
             end_epochs(self.registry, self.datacenter, epoch.number - 1, self._fence, snapshot)
             fault_point("start.after_close")

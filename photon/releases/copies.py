@@ -147,15 +147,18 @@ def verified(lake: Location) -> Verified:
 
 
 def clean_release(pipeline: Pipeline, datacenter: str, retired: Collection[str]) -> int:
-    """With which release a verification began that found nothing wrong: of a retired one all others'."""
-    of = [datacenter] if datacenter not in retired else pipeline.datacenters.keys() - {*retired}
-    found = [NOT_VERIFIED.clean] if not of else []
-    for name in of:
-        try:
-            found.append(verified(pipeline.datacenters[name].lake).clean)
-        except OSError:
-            return NOT_VERIFIED.clean
-    return min(found)
+    """With which release a verification began that found nothing wrong: of a retired one all others'.
+
+    Or with which an acknowledgement of its own rows began, which any datacenter may have.
+    """
+
+    def of(name: str) -> int:
+        with suppress(OSError):
+            return verified(pipeline.datacenters[name].lake).clean
+        return NOT_VERIFIED.clean
+
+    others = pipeline.datacenters.keys() - {*retired} if datacenter in retired else ()
+    return max(of(datacenter), min(map(of, others), default=NOT_VERIFIED.clean))
 
 
 def awaited(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, int]:

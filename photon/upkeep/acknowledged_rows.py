@@ -7,6 +7,7 @@ its lake: clean with the newest release        -> what others did up to there is
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from photon.registry.taken_rows import put_list, tidy_lists
 from photon.registry.view import newest_states
 from photon.releases import copies
 from photon.releases.at_once import release_now
-from photon.releases.foreign_commits import newest_part, open_facts, others_took_rows
+from photon.releases.foreign_commits import newest_part, newest_release, open_facts, others_took_rows
 from photon.releases.release import Verified
 from photon.storage.delta import lake_errors
 from photon.storage.joined_rows import ROWS_AT_ONCE, CommittedRows
@@ -70,9 +71,10 @@ class AcknowledgementPlan:
         refuse_outdated(self.register, self.registry.read_register())
         release_now(pipeline, self.registry, name, SystemClock())
         lake = pipeline.datacenters[name].lake
+        retired = self.register.given_up
         with lake_errors(f"read the releases in {lake}"):
-            newest = copies.latest(lake)
-        ended = _facts_of_taken_rows(pipeline, name)
+            newest = newest_release(pipeline, name, retired)
+        ended = _facts_of_taken_rows(pipeline, name, retired)
         hashes = taken_from(pipeline, self.registry, name)  # read behind the release
         digest = put_list(pipeline, gone, name, hashes)
         fault_point("acknowledge.after_list")
@@ -85,7 +87,9 @@ class AcknowledgementPlan:
         if newest is not None:
             with lake_errors(f"write into {lake / copies.FOLDER}"):
                 copies.note_verified(lake, Verified(newest.number, clean=newest.number))
-        return replace(self.expected, rows=len(hashes), ended=ended, is_open=others_took_rows(pipeline, name))
+        table = OutputTable(lake, "joined_events")
+        is_open = others_took_rows(pipeline, name, table, retired)
+        return replace(self.expected, rows=len(hashes), ended=ended, is_open=is_open)
 
 
 def plan_acknowledgement_of_rows(
@@ -93,20 +97,21 @@ def plan_acknowledgement_of_rows(
 ) -> AcknowledgementPlan:
     """Look for what the datacenter's table lacks. NotAcknowledged, LakeUnavailable, RegistryUnavailable."""
     register = registry.read_register()
-    if datacenter in register.given_up:
+    if datacenter in register.lakes_gone:
         raise NotAcknowledged(
-            f"datacenter {datacenter} is retired: its rows can only be joined again by the others, with "
-            f"photon recover {pipeline.typed}"
+            f"datacenter {datacenter} is retired, and its rows count no more: the others join their events "
+            f"again, by photon recover {pipeline.typed}. To keep one away, delete its row there, then photon "
+            f"acknowledge {pipeline.typed} NAME --rows with the name of that datacenter"
         )
     hashes = taken_from(pipeline, registry, datacenter)
-    expected = AcknowledgedRows(len(hashes), _facts_of_taken_rows(pipeline, datacenter))
+    expected = AcknowledgedRows(len(hashes), _facts_of_taken_rows(pipeline, datacenter, register.given_up))
     return AcknowledgementPlan(pipeline, registry, register, datacenter, expected)
 
 
-def _facts_of_taken_rows(pipeline: Pipeline, datacenter: str) -> tuple[str, ...]:
+def _facts_of_taken_rows(pipeline: Pipeline, datacenter: str, retired: Collection[str]) -> tuple[str, ...]:
     """Tell what an acknowledgement ends. NotAcknowledged where rows were altered too: they stay wrong."""
     with lake_errors(f"read the releases in {pipeline.datacenters[datacenter].lake}"):
-        found = open_facts(pipeline, datacenter, (), newest_part(pipeline, datacenter, ()))
+        found = open_facts(pipeline, datacenter, retired, newest_part(pipeline, datacenter, retired))
     if altered := next((one for one in found if one.kind == "changed"), None):
         raise NotAcknowledged(
             f"{altered.sentence}: nobody can acknowledge rows that were altered. "

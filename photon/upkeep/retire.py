@@ -101,7 +101,7 @@ def plan_retire(
 
 def _rowless(pipeline: Pipeline, datacenter: str, table: OutputTable) -> Rowless:
     """LakeUnavailable."""
-    return rowless_unless_taken(table, partial(others_took_rows, pipeline, datacenter, [datacenter]))
+    return rowless_unless_taken(table, partial(others_took_rows, pipeline, datacenter, table, [datacenter]))
 
 
 def _fence(table: OutputTable, epoch: Epoch) -> None:

@@ -34,12 +34,12 @@ def joined_world(world: World) -> World:
 # -- faults to plant, all of event c1
 
 
-def a_row_is_removed(world: World) -> None:
-    """Remove the row of c1; its id stays joined."""
+def a_row_is_removed(world: World, event: str = "c1") -> None:
+    """Remove the row of an event; its id stays joined."""
     for place in world.pipeline.datacenters.values():
         table = OutputTable(place.lake, "joined_events")
         if table.exists():
-            table.load().delete("_event_id = 'c1'")
+            table.load().delete(f"_event_id = '{event}'")
 
 
 def a_row_is_removed_and_its_id_free(world: World) -> None:

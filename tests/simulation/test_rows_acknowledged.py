@@ -18,7 +18,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.registry.holds import HashSet
 from photon.storage.delta import LakeUnavailable
 from photon.upkeep import acknowledged_rows
-from photon.upkeep.acknowledged_rows import AcknowledgedRows, plan_acknowledgement_of_rows
+from photon.upkeep.acknowledged_rows import AcknowledgedRows, NotAcknowledged, plan_acknowledgement_of_rows
 from photon.upkeep.plans import carry_out
 from photon.upkeep.retire import plan_retire
 from tests.simulation.catching import caught_by_story
@@ -56,10 +56,10 @@ def acknowledge(world: World, dry_run: bool = False) -> AcknowledgedRows:
     return carry_out(lambda: plan_acknowledgement_of_rows(world.pipeline, world.reader(), "east"), dry_run)
 
 
-def is_red(world: World) -> bool:
+def is_red(world: World, *retired: str) -> bool:
     foreign_commits._looks_at.cache_clear()
     foreign_commits._watch.cache_clear()
-    return bool(foreign_commits.look_at_foreign_commits(world.pipeline, "east", ()))
+    return bool(foreign_commits.look_at_foreign_commits(world.pipeline, "east", retired))
 
 
 def both_join(world: World) -> None:
@@ -277,6 +277,31 @@ def test_nothing_is_acknowledged_while_a_lake_is_away(tmp_path: Path) -> None:
     with pytest.raises(LakeUnavailable, match="west"):
         acknowledge(world)
     assert not world.ledgers.register.taken
+
+
+def test_rows_of_a_retired_datacenter_are_acknowledged_too(tmp_path: Path) -> None:
+    world = Copied(tmp_path, ["east", "west"], HOME)
+    world.everywhere("c1", "c2")
+    both_join(world)
+    plan_retire(world.pipeline, world.reader(), "east").apply()
+    a_row_is_removed(world)
+    assert is_red(world, "east")
+    assert acknowledge(world).rows == 1
+    assert not is_red(world, "east")
+    world.clicks(("c1", "q1"), datacenter="west")
+    recover_all(world)
+    world.join("west")
+    assert world.joined_ids() == ["c2"], BACK
+    assert not is_red(world, "east")
+    a_row_is_removed(world, "c2")
+    assert is_red(world, "east"), "an acknowledgement ends what comes after it"
+
+
+def test_of_a_lake_that_is_gone_nothing_is_acknowledged(world: Copied) -> None:
+    (world.folder / "lake" / "east").rename(world.folder / "away")
+    plan_retire(world.pipeline, world.reader(), "east", True).apply()
+    with pytest.raises(NotAcknowledged, match=r"its rows count no more.* photon recover"):
+        acknowledge(world)
 
 
 def test_a_dry_run_acknowledges_nothing(tmp_path: Path) -> None:

@@ -7,11 +7,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from photon.dispatcher import batch_tools, startup
 from photon.dispatcher.completion import OwnHold
 from photon.dispatcher.recovery import holders
 from photon.dispatcher.table_answers import TableAnswers
+from photon.pipeline.location import Location
+from photon.releases.foreign_commits import others_took_rows
+from photon.storage import tables
+from photon.storage.delta import open_table
+from photon.storage.joined_rows import CommittedRows
 from photon.upkeep import retire
 from tests.simulation import foreign_stories as stories
 from tests.simulation.catching import caught_by_story
@@ -62,6 +68,24 @@ def test_who_does_not_ask_brings_it_back(
 ) -> None:
     monkeypatch.setattr(asks, "others_took_rows", lambda *_: False)
     caught_by_story(partial(story, world), because=stories.BACK)
+
+
+def test_who_asks_again_opens_no_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.events("c1", "c2")
+    world.join()
+    opened: list[object] = []
+
+    def counted(folder: Location) -> DeltaTable:
+        opened.append(folder)
+        return open_table(folder)
+
+    monkeypatch.setattr(tables, "open_table", counted)
+    table = world.table()
+    CommittedRows(table)
+    assert not others_took_rows(world.pipeline, "east", table)
+    a_row_is_removed(world)  # opens it for itself
+    found = [others_took_rows(world.pipeline, "east", table) for _ in range(3)]
+    assert (found, len(opened)) == ([True] * 3, 2)
 
 
 def test_a_row_that_goes_just_before_rows_are_read_stays_away(

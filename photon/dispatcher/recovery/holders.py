@@ -267,7 +267,7 @@ class Holders:
         fault_point("recover.after_fence")
 
     def _rowless_in(self, table: OutputTable, datacenter: str) -> Rowless:
-        others_took = partial(others_took_rows, self._pipeline, datacenter, self.given_up)
+        others_took = partial(others_took_rows, self._pipeline, datacenter, table, self.given_up)
         rows = self._lakes.ask(datacenter, partial(rowless_unless_taken, table, others_took))
 
         def rowless(at: ClaimsAt, unclosed: Unclosed) -> Mask:
