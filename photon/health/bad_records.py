@@ -61,6 +61,7 @@ class Share:
     bad: int
     of: int
     is_of_all: bool  # else of those of the latest window
+    is_since: bool = False  # people have acknowledged what came before
 
     @property
     def value(self) -> float:
@@ -73,7 +74,8 @@ class Share:
         return "warn" if self.is_of_all else "ok"
 
     def says(self, what: str) -> str:
-        return f"{self.bad:,} of {'all' if self.is_of_all else 'the latest'} {self.of:,} {what}"
+        since = " since the last acknowledgement" if self.is_since and self.is_of_all else ""
+        return f"{self.bad:,} of {'all' if self.is_of_all else 'the latest'} {self.of:,} {what}{since}"
 
 
 def shares_of(facts: Facts, kind: Kind) -> tuple[Share, Share]:
@@ -87,7 +89,8 @@ def _share(facts: Facts, kind: Kind, known: Mapping[str, int], is_of_all: bool) 
     state = facts.state
     bad = sum(in_class_since(known, name, state) for name in kind.classes)
     of = sum(in_class_since(known, name, state) for name in kind.of)  # what came twice counts once
-    return Share(bad, max(of, bad) if is_of_all else of, is_of_all)
+    is_since = any(facts.acknowledged.values())
+    return Share(bad, max(of, bad) if is_of_all else of, is_of_all, is_since)
 
 
 def worse_share(facts: Facts, kind: Kind, bounds: Shares) -> Share:

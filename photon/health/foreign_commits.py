@@ -45,10 +45,12 @@ def judge_foreign_commits(
     if not found:
         return None
     says = "; ".join(one.sentence for one in found)
+    leave = f"To leave taken rows away: photon acknowledge {pipeline.typed} {datacenter} --rows. "
+    if any(one.kind == "changed" for one in found):  # it is refused as long as rows may be altered
+        leave = ""
     remedy = (
         f"photon recover {pipeline.typed} joins again what is missing (under Dagster the job recovery), and "
-        f"photon verify {pipeline.typed} ends this once nothing is wrong. To leave taken rows away: "
-        f"photon acknowledge {pipeline.typed} {datacenter} --rows. Verification names rows "
+        f"photon verify {pipeline.typed} ends this once nothing is wrong. {leave}Verification names rows "
         "that others altered, with the command that makes them right. Rows that others added: delete them"
     )
     short = "has tables that others changed"

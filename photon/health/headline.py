@@ -41,7 +41,8 @@ def headline(one: DatacenterStatus, typed_file: str) -> str:
         case "not running":
             return f"{name} is NOT RUNNING, and {size(facts.unread_bytes)} of its logs wait: {start}"
         case "at rest":
-            return f"{name} is at rest: all that is in its logs was read{waits}"
+            all_of_it = "all that can be read of" if facts.unread_files else "all that is in"
+            return f"{name} is at rest: {all_of_it} its logs was read{waits}"
         case "fenced":
             quiet = f" ({silence})" if facts.is_silent and not facts.is_stopped else ""
             return (

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 KeyPath = tuple[str | int, ...]
 Problem = tuple[int, str]  # line, what is wrong
 _DEEPEST = 20
+_TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
 _PLAIN_TAGS = ("null", "bool", "int", "float", "str")
 
 
@@ -48,6 +49,8 @@ def read_document(text: str) -> Document:
         document.problems.append((mark.line + 1 if mark else 1, f"not valid YAML: {what}"))
     except yaml.YAMLError as error:
         document.problems.append((1, f"not valid YAML: {' '.join(str(error).split())}"))
+    except RecursionError:
+        document.problems.append((1, _TOO_DEEP))
     return document
 
 
@@ -55,7 +58,7 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, document: Do
     line = node.start_mark.line + 1
     document.lines.setdefault(path, line)
     if len(path) > _DEEPEST:  # an anchor that holds itself never ends
-        document.problems.append((line, f"nested more than {_DEEPEST} levels deep"))
+        document.problems.append((line, _TOO_DEEP))
         return None
     if isinstance(node, yaml.MappingNode):
         return _mapping(loader, node, path, document)

@@ -100,8 +100,8 @@ def plan_acknowledgement_of_rows(
     if datacenter in register.lakes_gone:
         raise NotAcknowledged(
             f"datacenter {datacenter} is retired, and its rows count no more: the others join their events "
-            f"again, by photon recover {pipeline.typed}. To keep one away, delete its row there, then photon "
-            f"acknowledge {pipeline.typed} NAME --rows with the name of that datacenter"
+            f"again, by photon recover {pipeline.typed}. To keep one away, delete its row there, and "
+            "acknowledge the rows of that datacenter"
         )
     hashes = taken_from(pipeline, registry, datacenter)
     expected = AcknowledgedRows(len(hashes), _facts_of_taken_rows(pipeline, datacenter, register.given_up))

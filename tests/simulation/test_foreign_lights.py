@@ -51,6 +51,13 @@ def test_a_row_that_others_deleted_is_red_before_any_join_or_release(world: Worl
     said = light(world)
     assert said.startswith("error: east: joined_events: rows were taken by others: DELETE in version")
     assert "photon recover" in said
+    assert "photon acknowledge" in said
+
+
+def test_no_acknowledgement_is_offered_where_rows_may_be_altered(world: World) -> None:
+    table(world).update(updates={"_event_id": "'c9'"}, predicate="_event_id = 'c1'")
+    assert "rows were changed by others" in light(world)
+    assert "photon acknowledge" not in light(world)
 
 
 def test_it_stays_red_while_joins_and_releases_go_on(world: World) -> None:

@@ -13,12 +13,13 @@ from click.testing import CliRunner
 from photon.cli.acknowledge import acknowledge
 from photon.cli.releases import lines_of
 from photon.dispatcher.retrying import Callbacks
-from photon.health.headline import sentences
+from photon.health.headline import headline, sentences
 from photon.health.metrics.families import families
 from photon.health.status import DatacenterStatus, status_of
 from photon.process.clock import MICROSECONDS
 from photon.releases.copies import latest
 from photon.releases.sql import release_row
+from photon.state.losses import plan_acknowledgement
 from photon.state.points import recent_points
 from photon.state.timeline import EpochTimeline
 from photon.state.view import open_view
@@ -166,3 +167,23 @@ def test_status_names_files_that_are_called_nearly_as_those_of_a_log(world: Worl
     (said,) = [one for one in sentences(status_now(world)) if "does not match" in one]
     assert "clicks/a.jsonl.bz2, clicks/b.JSONL: nobody reads them" in said
     assert not status_now(world).problems
+
+
+@pytest.mark.parametrize("mode", ["until_idle", "complete"])
+@pytest.mark.parametrize("kind", ["queries", "clicks"])
+def test_what_is_acknowledged_is_red_no_more_and_nobody_waits_for_it(
+    world: World, kind: str, mode: str
+) -> None:
+    place, whole = hide(world, kind)
+    link = place.with_name("link.jsonl")
+    link.symlink_to("/nowhere")
+    world.join()
+    status = status_now(world)
+    assert "2 log files are not read" in status.verdicts["logs"][0].says
+    assert "all that can be read of its logs was read" in headline(status, "pipeline.yaml")
+    plan_acknowledgement(world.state(), world.clock.now_us()).apply()
+    world.join(mode=mode)
+    status = status_now(world)
+    assert (status.verdicts["logs"][0].level, status.facts.activity) == ("ok", "at rest")
+    place.write_bytes(whole)  # then it is another file
+    assert status_now(world).facts.activity == "not running"

@@ -328,6 +328,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_lines(tmp_path):
         ("- a\n- b\n", "1: expected keys such as name, datacenters, primary and foreign"),
         ("name: x\n  bad: [\n", "2: not valid YAML"),
         ("name: \x01\n", "1: not valid YAML"),
+        ("[" * 2_000, "1: nested more than 20 levels deep"),
         ("--- a\n--- b\n", "2: not valid YAML"),
     ],
 )

@@ -5,19 +5,22 @@ Cheap enough for a sensor that looks every few seconds at thousands of files: op
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from photon.errors import FormatTooNew
 from photon.logs.discovery import FoundFile, Scan, nearly_matching, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import watch_of
+from photon.logs.unread_files import Identity
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
 from photon.process.pace import pace
 from photon.process.readable import readable
 from photon.state.database import StateDamaged, StateUnavailable, damage_is_named
+from photon.state.unread_logs import acknowledged_files
 from photon.state.view import StateView, view_state
 
 SHOWN_BESIDE = 3
@@ -98,16 +101,18 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
         state_unreadable = str(error)
     primary = watch_of(place.logs, pipeline.primary.files).scan()
     foreign = watch_of(place.logs, pipeline.foreign.files).scan()
-    problems = [f"{problem.path}: {problem.reason}" for problem in primary.problems + foreign.problems]
+    given_up = acknowledged_files(place.state)
+    awaited = _awaited(primary, "primary", given_up), _awaited(foreign, "foreign", given_up)
+    problems = [f"{one.path}: {one.reason}" for found in awaited for one in found.problems]
     return Growth(
-        primary=_size(primary, state.files, "primary"),
-        foreign=_size(foreign, state.files, "foreign"),
+        primary=_size(primary, awaited[0], state.files, "primary"),
+        foreign=_size(foreign, awaited[1], state.files, "foreign"),
         signature=signature_of((primary, foreign)),
         state=state,
         lag_seconds=state.lag_seconds(now_us),
         problems=tuple(dict.fromkeys(problems)),
-        has_untracked=_has_untracked(primary, state.files, "primary")
-        or _has_untracked(foreign, state.files, "foreign"),
+        has_untracked=_has_untracked(awaited[0], state.files, "primary")
+        or _has_untracked(awaited[1], state.files, "foreign"),
         state_unreadable=state_unreadable,
         beside=(
             *names_beside(pipeline, "primary", pipeline.primary.files, primary, state.files.values()),
@@ -133,19 +138,38 @@ def names_beside(
 
 def unread_now(pipeline: Pipeline, datacenter: str, files: Mapping[int, TrackedFile]) -> int | None:
     """The unread bytes of both logs, by the files that a dispatcher knows; None of logs in a store."""
-    logs = pipeline.datacenters[datacenter].logs
-    if not isinstance(logs, Path):
+    place = pipeline.datacenters[datacenter]
+    if not isinstance(place.logs, Path):
         return None
     sides: tuple[tuple[Side, Log], ...] = (("primary", pipeline.primary), ("foreign", pipeline.foreign))
-    return sum(_size(watch_of(logs, log.files).scan(), files, side).unread_bytes for side, log in sides)
+    given_up, unread_bytes = acknowledged_files(place.state), 0
+    for side, log in sides:
+        found = watch_of(place.logs, log.files).scan()
+        unread_bytes += _size(found, _awaited(found, side, given_up), files, side).unread_bytes
+    return unread_bytes
 
 
-def _size(found: Scan, files: Mapping[int, TrackedFile], side: Side) -> LogSize:
+def _awaited(found: Scan, side: Side, given_up: Collection[Identity]) -> Scan:
+    """What of a scan may still be read: without what a person gave up, as long as nobody changes it (D11)."""
+    known = {(path, inode, changed_ns) for its, path, inode, _, changed_ns in given_up if its == side}
+    if not known:
+        return found
+    unseen = [one for one in found.unseen if (one.path, one.inode, one.changed_ns) in known]
+    named = {readable(os.fsencode(one.path)) for one in unseen}
+    return replace(
+        found,
+        files=tuple(one for one in found.files if (one.path, one.inode, one.changed_ns) not in known),
+        problems=tuple(one for one in found.problems if one.path not in named),
+        unseen=tuple(one for one in found.unseen if one not in unseen),
+    )
+
+
+def _size(found: Scan, awaited: Scan, files: Mapping[int, TrackedFile], side: Side) -> LogSize:
     by_inode = _open_files(files, side)
     return LogSize(
         files=len(found.files),
         bytes=sum(file.size_bytes for file in found.files),
-        unread_bytes=sum(_unread_bytes(file, by_inode.get(file.inode)) for file in found.files),
+        unread_bytes=sum(_unread_bytes(file, by_inode.get(file.inode)) for file in awaited.files),
     )
 
 
