@@ -8,7 +8,7 @@ from pathlib import Path
 from photon.pipeline.location import Location
 from photon.process.readable import counted
 from photon.storage.delta import LakeUnavailable
-from photon.storage.store import store_of
+from photon.storage.store import is_inside, store_of
 
 REMEDY = "from a copy of the lake; if there is none, see docs/operations.md, a damaged data file"
 
@@ -19,9 +19,12 @@ def damaged(datacenter: str, file: object, why: str) -> LakeUnavailable:
 
 
 def missing_files(folder: Location, paths: Iterable[str]) -> list[str]:
-    """Which of these data files are gone: one listing of each folder that they name tells it."""
+    """Which of these data files are gone: one listing of each folder that they name tells it.
+
+    So is one whose path leads out of the table's folder: nothing that lies there is the table's.
+    """
     wanted = list(paths)
-    within = {path.rpartition("/")[0] for path in wanted}  # folders of days, and "", the table's own
+    within = {path.rpartition("/")[0] for path in wanted if is_inside(path)}  # of days; "": the table's own
     there = {
         f"{name}/{file}" if name else file
         for name in within

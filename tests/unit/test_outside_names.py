@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from photon.pipeline.location import S3Folder
+from photon.storage.damaged_files import missing_files
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable
 from photon.storage.replaced_files import ReplacedFiles
@@ -59,6 +60,12 @@ def test_a_name_that_leads_out_is_refused_whatever_is_done_with_it(outside: Path
 def test_a_link_in_the_place_of_an_object_is_not_read_through(outside: Path, do: str) -> None:
     with pytest.raises(OutsideFolder):
         DO[do](LocalStore(outside.parent / "folder"), "linked")
+
+
+@pytest.mark.parametrize("name", ["../secret", "a/../../secret", "/SECRET"])
+def test_a_file_outside_is_no_data_file_that_is_there(outside: Path, name: str) -> None:
+    name = name.replace("/SECRET", str(outside))
+    assert missing_files(outside.parent / "folder", ["good", name]) == [name]
 
 
 def test_a_folder_that_is_itself_reached_by_a_link_is_used_as_any(outside: Path) -> None:
