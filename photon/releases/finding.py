@@ -19,6 +19,7 @@ from photon.releases import copies
 from photon.releases.release import Release
 from photon.state.starting import what_starts_any
 from photon.storage.delta import LakeForbidden, LakeUnavailable, lake_errors
+from photon.storage.store import OutsideFolder
 from photon.storage.store_errors import reason_of
 
 Answer = TypeVar("Answer")
@@ -146,9 +147,9 @@ def _next(pipeline: Pipeline) -> str:
 
 
 def remedy(pipeline: Pipeline, name: str, error: Exception) -> str:
-    """Say what to do where a lake does not answer; a store that refuses credentials has said it itself."""
-    refused = isinstance(error, PermissionError | LakeForbidden)
-    return "" if refused else f"; {bring_back(pipeline, name)}"
+    """Say what to do where a lake does not answer; some errors have said it themselves."""
+    says_so = isinstance(error, PermissionError | LakeForbidden) or isinstance(error.__cause__, OutsideFolder)
+    return "" if says_so else f"; {bring_back(pipeline, name)}"
 
 
 def bring_back(pipeline: Pipeline, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -185,6 +186,21 @@ def test_a_lake_that_is_lost_is_named_with_what_to_type(here: Lakes) -> None:
         ReleaseUnreadable, match=r"datacenter west: .*photon retire .*pipeline.yaml west --lake-is-gone"
     ):
         read.joined(here.pipeline, release="latest")
+
+
+def test_a_path_that_leads_out_of_a_table_is_named_and_nobody_is_told_to_give_its_lake_up(
+    here: Lakes,
+) -> None:
+    folder = Path(here.table("east").folder)
+    entry = max((folder / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["path"] = "../../secret"
+    entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    with pytest.raises(ReleaseUnreadable, match="leads out of this folder") as told:
+        read.joined(here.pipeline, release="latest").to_table()
+    assert "photon retire" not in str(told.value)
 
 
 def test_another_table_in_the_place_of_a_lake_s_is_not_read(here: Lakes, tmp_path: Path) -> None:
