@@ -193,6 +193,11 @@ class LogReader:
         of = self.entries.values() if side is None else [self.entries[side]]
         return tuple(one for entries in of for one in entries if one.holds(self._acknowledged))
 
+    def given_up(self) -> tuple[UnreadFile, ...]:
+        """What is there and was not read, and a person has acknowledged."""
+        there = (one for side in self.entries.values() for one in side if one.state != "gone")
+        return tuple(one for one in there if one.identity in self._acknowledged)
+
     def awaits(self, now_us: int) -> bool:
         """Whether the next looks may read a file that is not read now."""
         return any(one.is_awaited(now_us) for one in self.unread())

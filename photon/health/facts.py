@@ -138,6 +138,7 @@ class Facts:
     what_ends_it: str = ""  # the command that ends or continues its process; empty: it is elsewhere
     half_lines: tuple[str, ...] = ()  # the files in which half a line waits, where nothing else is unread
     unread_files: tuple[UnreadFile, ...] = ()  # that are there, and hold back what they may change
+    given_up_files: tuple[UnreadFile, ...] = ()  # that were not read, and a person has acknowledged
     passed_over: tuple[str, ...] = ()  # log files that reading leaves out, each with the reason
     acknowledged: Mapping[str, int] = field(default_factory=dict)  # records by class that people know of
     refused_orders: int = 0  # work orders that could not be read
@@ -315,6 +316,7 @@ def gather(
         what_ends_it=what_ends(process) if process is not None else "",
         half_lines=_half_lines(reader) if reader is not None else (),
         unread_files=_unread_files(reader, now_us) if reader is not None else (),
+        given_up_files=reader.given_up() if reader is not None else (),
         passed_over=_passed_over(reader, growth) if reader is not None else (),
         acknowledged=acknowledged_counts(folder, view.epoch),
         refused_orders=orders_of(folder, now_us).refused,

@@ -107,6 +107,9 @@ def sentences(one: DatacenterStatus) -> list[str]:
     if lost := one.counts.get("lost_bytes", 0):
         known = "" if one.facts.lost.bytes else ", which people know of"
         said.append(f"{size(lost)} of logs went away before they were read{known}")
+    if given_up := one.facts.given_up_files:
+        held = f"{counted(len(given_up), 'log file')} ({size(sum(file.size_bytes for file in given_up))})"
+        said.append(f"{held} can't be read, which people know of: such as {given_up[0].shown}")
     if conflicting := one.counts.get("conflicting", 0):
         other_content = f"{counted(conflicting, 'duplicate', 'say')} something else"
         said.append(f"{other_content} than the record of the same id that joined")

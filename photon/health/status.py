@@ -139,6 +139,8 @@ class DatacenterStatus:
             "lost": facts.lost.as_dict(),
             "foreign_commits": [one.as_dict() for one in facts.foreign_commits],
             **unread_as_dict(facts.unread_files),
+            "given_up_file_count": len(facts.given_up_files),
+            "given_up_file_bytes": sum(one.size_bytes for one in facts.given_up_files),
             "passed_over": list(facts.passed_over),
             "beside": list(facts.growth.beside),
             "primary": asdict(self.primary),

@@ -185,5 +185,9 @@ def test_what_is_acknowledged_is_red_no_more_and_nobody_waits_for_it(
     world.join(mode=mode)
     status = status_now(world)
     assert (status.verdicts["logs"][0].level, status.facts.activity) == ("ok", "at rest")
+    told = status.as_dict()
+    assert (told["given_up_file_count"], told["given_up_file_bytes"]) == (2, len(whole) - 1)
+    (said,) = [one for one in sentences(status) if "which people know of" in one]
+    assert said.startswith("2 log files (")
     place.write_bytes(whole)  # then it is another file
     assert status_now(world).facts.activity == "not running"
