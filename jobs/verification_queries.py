@@ -130,7 +130,7 @@ class Queries:
         return found.select(F.col(event_id).alias("event_id"), "_epoch", "_occurrence")
 
     def rows_put_back(self, rows: DataFrame) -> DataFrame:
-        """The rows of events of which a person has acknowledged that others took theirs (protocol E13)."""
+        """The rows of events whose rows a person has acknowledged as taken (protocol E13)."""
         named = rows.where("event_id is not null").select(*LISTED_ROWS.names)
         return self._apply(named, listed_rows, LISTED_ROWS)
 

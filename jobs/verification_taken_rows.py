@@ -20,7 +20,7 @@ HERE, ELSEWHERE = int(Evidence.ROW_HERE), int(Evidence.ROW_ELSEWHERE)
 
 
 def with_one_of_each_event(decided: DataFrame) -> DataFrame:
-    """Decided records (`DECIDED`, computed), of which one stands for each event without its row.
+    """Have one of the decided records (`DECIDED`, computed) stand for each event without its row.
 
     It is the first of those that join now, for recovery looks at it alone. In another datacenter than the one
     that joined an acknowledged event, all its records are joined elsewhere.

@@ -159,7 +159,7 @@ def _join_one(
     from photon.dispatcher.shift.run import run_shift
 
     done: Counter[str] = Counter()
-    # It goes on telling while a batch takes long, whose end `on_batch` waits for.
+    # The line goes on telling while a batch takes long; `on_batch` waits for its end.
     tells_how_far = mode != "stop" and signals.parent is None
     try:
         # Text that an adapter prints is not the result.

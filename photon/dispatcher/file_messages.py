@@ -1,4 +1,4 @@
-"""What the dispatcher writes to its own log about the log files of a look: each piece of news once."""
+"""Write to the dispatcher's own log what a look found of log files: each piece of news once."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ class LogReader:
         return tuple(one for entries in of for one in entries if one.holds(self._acknowledged))
 
     def given_up(self) -> tuple[UnreadFile, ...]:
-        """What is there and was not read, and a person has acknowledged."""
+        """Return the files that are there and unread, and that a person has acknowledged."""
         there = (one for side in self.entries.values() for one in side if one.state != "gone")
         return tuple(one for one in there if one.identity in self._acknowledged)
 

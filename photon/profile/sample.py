@@ -168,7 +168,7 @@ def _shown(where: Where) -> str:
 
 
 def _scan_of(side: Side, where: Where) -> Scan:
-    """What the glob finds: one file at least."""
+    """Look for what the glob matches: one file at least. CannotPropose."""
     fixed = Path(_fixed_part(str(where.logs / where.glob)))
     is_name = not MAGIC.search(where.glob) and not (where.logs / where.glob).exists()
     if not fixed.is_dir() or is_name:
@@ -188,7 +188,7 @@ def _scan_of(side: Side, where: Where) -> Scan:
 
 
 def _passed_over_in(seen: Scan) -> list[str]:
-    """What the glob matches and nobody can read, as `photon status` tells it."""
+    """Name what the glob matches and nobody can read, as `photon status` does."""
     return [f"{readable(one.path)}: {one.reason}" for one in (*seen.problems, *seen.passed_over)]
 
 

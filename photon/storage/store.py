@@ -131,7 +131,7 @@ class LocalStore:
         return path
 
     def _is_linked(self, name: str) -> bool:
-        """Whether a folder on the way to an object is a link. To resolve each name took a tenth of a join."""
+        """Tell whether a folder on the way to an object is a link: to resolve all took a tenth of a join."""
         folders = accumulate(name.split("/")[:-1], os.path.join, initial=self.url)
         return any(map(os.path.islink, islice(folders, 1, None)))
 

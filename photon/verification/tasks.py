@@ -308,7 +308,7 @@ def _outcomes(
 
 
 def listed_rows(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator[pa.RecordBatch]:
-    """The rows of events that count as joined without one (E13). `LISTED_ROWS` in and out."""
+    """Keep the rows of events that a person has acknowledged as taken (E13). `LISTED_ROWS` in and out."""
     for batch in batches:
         if scope.taken is not None and batch.num_rows:
             yield batch.filter(pa.array(scope.taken.has(hashes_of(batch["event_id"]))))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from photon.errors import FormatTooNew
-from photon.logs.discovery import FoundFile, Scan, nearly_matching, signature_of
+from photon.logs.discovery import FoundFile, Scan, Unseen, nearly_matching, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import watch_of
 from photon.logs.unread_files import Identity
@@ -142,25 +142,28 @@ def unread_now(pipeline: Pipeline, datacenter: str, files: Mapping[int, TrackedF
     if not isinstance(place.logs, Path):
         return None
     sides: tuple[tuple[Side, Log], ...] = (("primary", pipeline.primary), ("foreign", pipeline.foreign))
-    given_up, unread_bytes = acknowledged_files(place.state), 0
-    for side, log in sides:
-        found = watch_of(place.logs, log.files).scan()
-        unread_bytes += _size(found, _awaited(found, side, given_up), files, side).unread_bytes
-    return unread_bytes
+    given_up = acknowledged_files(place.state)
+    scans = ((watch_of(place.logs, log.files).scan(), side) for side, log in sides)
+    return sum(
+        _size(found, _awaited(found, side, given_up), files, side).unread_bytes for found, side in scans
+    )
 
 
 def _awaited(found: Scan, side: Side, given_up: Collection[Identity]) -> Scan:
-    """What of a scan may still be read: without what a person gave up, as long as nobody changes it (D11)."""
+    """Leave out of a scan what a person gave up, as long as nobody changes it (D11)."""
     known = {(path, inode, changed_ns) for its, path, inode, _, changed_ns in given_up if its == side}
     if not known:
         return found
-    unseen = [one for one in found.unseen if (one.path, one.inode, one.changed_ns) in known]
-    named = {readable(os.fsencode(one.path)) for one in unseen}
+
+    def is_given_up(one: FoundFile | Unseen) -> bool:
+        return (one.path, one.inode, one.changed_ns) in known
+
+    named = {readable(os.fsencode(one.path)) for one in found.unseen if is_given_up(one)}
     return replace(
         found,
-        files=tuple(one for one in found.files if (one.path, one.inode, one.changed_ns) not in known),
+        files=tuple(one for one in found.files if not is_given_up(one)),
         problems=tuple(one for one in found.problems if one.path not in named),
-        unseen=tuple(one for one in found.unseen if one not in unseen),
+        unseen=tuple(one for one in found.unseen if not is_given_up(one)),
     )
 
 
