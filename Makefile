@@ -112,9 +112,9 @@ docs: setup
 
 # These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
-# Two processes, each with whole files: their tests share servers, joins and Spark sessions. Folders with long
-# files come first, so that both processes end at about the same time.
-BY_FILE = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
+# Three processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
+# servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
+BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
   tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/releases tests/feed tests/unit
 
 # Tests without their program are skipped. All stages add them to one file, which the end of a run tells.
@@ -132,12 +132,12 @@ test: none-skipped test-fast dynoxide dynamodb-local
 none-skipped:
 	@rm -f $(SKIPPED)
 
-# The rest: whole processes and datacenters that die, browsers, servers of Debian. One group after the other:
-# side by side all of them wait for the same two cores. Outages take both alone.
+# The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
+# process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
 test-all: none-skipped setup dynoxide dynamodb-local
 	$(BY_FILE) -m "slow and not (long or browser or services)"
-	$(BIN)/pytest -m "services and not long" tests/services
-	$(BIN)/pytest -m "browser and not long" tests/browser
+	$(BIN)/pytest -n 2 --dist loadfile -m "services and not long" tests/services
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
 	$(TELL_SKIPPED)
 
@@ -165,7 +165,7 @@ soak-outages: dynoxide
 test-fast: export TOKIO_WORKER_THREADS := 1
 test-fast: export TMPDIR := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
 test-fast: setup
-	$(BIN)/pytest -n 2 -m "not (spark or server or long or $(REST))"
+	$(BIN)/pytest -n 3 -m "not (spark or server or long or $(REST))"
 
 LAKE ?= local
 demo: dynoxide

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.live_platform import DATACENTERS, PIPELINE, LivePlatform
 from tests.browser.pages import AssetPage, GroupPage, seen
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("platform"), pytest.mark.timeout(1_800)]
 
 # The share of columns of pixels between the first and the last point that have something blue: dots are few.
 DRAWN_COLUMNS = """canvas => {

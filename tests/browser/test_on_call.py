@@ -10,7 +10,11 @@ from playwright.sync_api import Page, expect
 from tests.browser.live_platform import PIPELINE, LivePlatform
 from tests.browser.pages import AssetPage, BackfillDialog, BackfillsPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(3_600)]  # one test starts Spark three times
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.xdist_group("platform"),
+    pytest.mark.timeout(3_600),
+]  # one test starts Spark three times
 
 REMEDY = "photon recover "
 

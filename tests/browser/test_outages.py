@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 from tests.browser.live_platform import PIPELINE, LivePlatform
 from tests.browser.pages import AssetPage, RunPage, SensorPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("platform"), pytest.mark.timeout(1_800)]
 
 
 def test_a_shift_that_is_terminated_ends_as_canceled_and_its_sensor_starts_another(

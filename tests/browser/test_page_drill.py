@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.drill import DATACENTERS, Drill, drilling
 from tests.browser.pages import WINDOW
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("drill"), pytest.mark.timeout(600)]
 
 # People are promised so many seconds. A busy machine may take longer; the test only prints that.
 PATIENCE_SECONDS = 120.0
