@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from infra.servers.minio import CREDENTIALS, MinioServer
 from photon.pipeline.location import Location, S3Folder
+from photon.storage.s3_credentials import forget_keys
 from tests.faulty_s3 import FaultyS3
 from tests.support import programs
 
@@ -88,7 +89,8 @@ def faulty(minio: MinioServer) -> Iterator[FaultyS3]:
 
 @pytest.fixture
 def on_s3(minio: MinioServer, tmp_path: Path) -> S3Folder:
-    """An empty folder on S3."""
+    """An empty folder on S3, and the keys of the environment as it is now."""
+    forget_keys()
     return S3Folder(BUCKET, f"Läden & Co/{tmp_path.name}", minio.url)
 
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from deltalake.fs import DeltaStorageHandler
 
 from photon.pipeline.location import Location
 from photon.releases.files import ReleaseFiles, Share, guarantee, share_of
 from photon.storage.columns import text
 from photon.storage.data_files import DataFile
+from photon.storage.delta import StoredFiles
 from photon.storage.store import store_of
 
 # Rows of all groups across the cut: Photon's have some 20,000 each. Others write larger ones, in any order.
@@ -121,5 +121,4 @@ def _group_of(group: pq.RowGroupMetaData, columns: Sequence[int], file: DataFile
 def _filesystem(folder: Location, sizes_bytes: dict[str, int]) -> pafs.FileSystem:
     if isinstance(folder, Path):
         return pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
-    store = store_of(folder)
-    return pafs.PyFileSystem(DeltaStorageHandler(store.url, store.delta_options, sizes_bytes))
+    return pafs.PyFileSystem(StoredFiles(store_of(folder), sizes_bytes))

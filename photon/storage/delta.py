@@ -6,15 +6,27 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
 
 from photon.errors import UserError
 from photon.pipeline.location import Location
-from photon.storage.store import store_of
-from photon.storage.store_errors import TRIED_AGAIN, StoreUnavailable, disk_remedy, is_refusal, reason_of
+from photon.storage.s3_credentials import refused
+from photon.storage.store import Store, store_of
+from photon.storage.store_errors import (
+    TRIED_AGAIN,
+    StoreUnavailable,
+    code_of,
+    disk_remedy,
+    is_refusal,
+    reason_of,
+)
 from photon.storage.table_features import (
     Expected,
     TableDescription,
@@ -69,7 +81,9 @@ def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, DeltaError) as error:
-        said = f"cannot {doing}: {reason_of(error)}"
+        # What an object's own error says of a refusal is in its words already.
+        is_refused = is_refusal(error) and not isinstance(error, PermissionError)
+        said = f"cannot {doing}: {reason_of(error, refused(code_of(error)) if is_refused else '')}"
         if found := disk_remedy(error):
             said += f"; {found}"
         elif remedy:
@@ -91,13 +105,39 @@ def open_table(folder: Location) -> DeltaTable:
     """A handle on a table as it is now, which can be read. DeltaError, UnsupportedTable."""
     store = store_of(folder)
     try:
-        handle = DeltaTable(store.url, storage_options=store.delta_options)
+        handle = _Table(store.url, storage_options=store.delta_options)
+        handle.store = store
     except DeltaError as error:
         if (said := _UNSUPPORTED.search(str(error))) is None:
             raise
         raise _unsupported(folder, [_unknown(said)], None, unkept) from None
     check_readable(handle, folder)
     return handle
+
+
+class StoredFiles(DeltaStorageHandler):
+    """Data files on S3, read as other objects are: with the keys of each moment, and the store's errors."""
+
+    def __init__(self, store: Store, sizes_bytes: dict[str, int]) -> None:
+        super().__init__(store.url, store.delta_options, sizes_bytes)
+        self._store = store
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        return self._store.open(path)
+
+    open_input_stream = open_input_file
+
+
+class _Table(DeltaTable):
+    """A handle whose rows are read as long as it takes: its own keys may have ended by then."""
+
+    store: Store
+
+    def to_pyarrow_dataset(self, *given: Any, **named: Any) -> ds.Dataset:
+        if self.store.delta_options is not None:
+            files = pafs.PyFileSystem(StoredFiles(self.store, self._table.get_add_file_sizes()))
+            named = {"filesystem": files} | {key: each for key, each in named.items() if each is not None}
+        return super().to_pyarrow_dataset(*given, **named)
 
 
 def _unknown(said: re.Match[str]) -> Unkept:

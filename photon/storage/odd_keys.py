@@ -15,6 +15,7 @@ from boto3 import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from photon.storage.s3_credentials import refused
 from photon.storage.store_errors import REFUSALS, REMEDIES, StoreUnavailable
 
 Answer = dict[str, Any]  # boto3's: Size, ETag, LastModified, and Key or Body
@@ -75,9 +76,10 @@ def _errors() -> Iterator[None]:
         yield
     except ClientError as error:
         code = error.response["Error"]["Code"]
-        said = code + (f"; {REMEDIES[code]}" if code in REMEDIES else "")
         if code in ("404", "NoSuchKey"):
-            raise FileNotFoundError(said) from None
-        raise (PermissionError if code in REFUSALS or code == "403" else StoreUnavailable)(said) from None
+            raise FileNotFoundError(code) from None
+        if code in REFUSALS or code == "403":
+            raise PermissionError(f"{code}; {refused(code)}") from None
+        raise StoreUnavailable(code + (f"; {REMEDIES[code]}" if code in REMEDIES else "")) from None
     except BotoCoreError as error:
         raise StoreUnavailable(str(error)) from None

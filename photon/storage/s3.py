@@ -1,6 +1,6 @@
 """Objects of an S3 bucket, or of a store that speaks S3 (MinIO), by obstore.
 
-Credentials are boto3's: environment, profile, role. Each process looks them up, and no message has them.
+Each request is made with the keys that this process has then (`s3_credentials`), and no message has them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, BinaryIO
 import obstore
 import pyarrow as pa
 from boto3 import Session
-from botocore.exceptions import BotoCoreError
-from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -35,11 +33,14 @@ from obstore.store import S3Store as Client
 from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS
 from photon.storage.odd_keys import Answer, OddObjects, is_about_a_key, is_odd
+from photon.storage.s3_credentials import CredentialsMissing, forget_keys, keys_now, refused
 from photon.storage.store import OutsideFolder, is_inside
-from photon.storage.store_errors import REMEDIES, StoreUnavailable, is_refusal, is_without_bucket, reason_of
+from photon.storage.store_errors import StoreUnavailable, code_of, is_refusal, is_without_bucket, reason_of
 
 if TYPE_CHECKING:
+    from botocore.credentials import ReadOnlyCredentials
     from obstore import ObjectMeta, PutMode
+    from obstore.store import S3Credential
 
 REQUEST_TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=5)
@@ -49,6 +50,8 @@ READ_WHOLE_BYTES = 2**20  # one request for a small file costs less than one for
 PUT_IN_MEMORY_BYTES = 2**24  # a bigger object is on disk until it is sent, in parts
 LISTED_AT_ONCE = 1_000  # as many as a request lists
 DEFAULT_REGION = "us-east-1"  # MinIO takes any
+# obstore asks for keys again that end so soon, ten times a second at most: so it always has those of now.
+KEYS_LAST = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,12 @@ class S3Store:
 
     @property
     def delta_options(self) -> dict[str, str]:
-        """CredentialsMissing: without any, delta-rs asks the cloud for those of this machine."""
-        _client(self._folder)
+        """The keys of now among them: delta-rs would find others than boto3. CredentialsMissing."""
+        keys = keys_now()
         options = {
+            "aws_access_key_id": keys.access_key,
+            "aws_secret_access_key": keys.secret_key,
+            "aws_session_token": keys.token or "",  # else it takes one that is in the environment
             "aws_conditional_put": "etag",  # a commit is an object that nobody else has made
             "max_retries": str(RETRIES),
             "retry_timeout": f"{RETRY_TIMEOUT.total_seconds():.0f}s",
@@ -236,11 +242,12 @@ class S3Store:
 
     @property
     def _client(self) -> Client:
+        keys_now()  # obstore's words of missing ones are others
         return _client(self._folder)
 
     @property
     def _odd(self) -> OddObjects:
-        return _odd_objects(self._folder)
+        return _odd_objects(self._folder, keys_now())
 
     def _key(self, name: str) -> str:
         return f"{self._folder.key}/{name}" if self._folder.key else name
@@ -263,13 +270,25 @@ class S3Store:
             raise (StoreUnavailable if is_without_bucket(error) else FileNotFoundError)(said) from None
         except (AlreadyExistsError, PreconditionError, FileExistsError):
             raise FileExistsError(f"{self._folder / name} is there already") from None
-        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
-            remedy = REMEDIES["AccessDenied"]
-            raise PermissionError(f"{self._folder / name}: {reason_of(error, remedy)}") from None
         except (BaseError, ValueError, OSError) as error:
-            # A listing that is refused is raised as any error.
-            kind = PermissionError if is_refusal(error) else StoreUnavailable
-            raise kind(f"{self._folder / name}: {reason_of(error)}") from None
+            is_denied = isinstance(error, PermissionDeniedError | UnauthenticatedError) or is_refusal(error)
+            if not is_denied:
+                raise StoreUnavailable(f"{self._folder / name}: {reason_of(error)}") from None
+            told = error if is_odd(name) else self._with_code(error, name)
+            raise PermissionError(
+                f"{self._folder / name}: {reason_of(told, refused(code_of(told)))}"
+            ) from None
+
+    def _with_code(self, error: Exception, name: str) -> Exception:
+        """The same refusal in S3's words: an answer to HEAD has none, that to GET has some."""
+        if code_of(error) is None:
+            try:
+                obstore.get_range(_client(self._folder), name, start=0, end=1)
+            except (PermissionDeniedError, UnauthenticatedError) as denied:
+                return denied
+            except (BaseError, ValueError, OSError):
+                pass
+        return error
 
 
 def _is_beyond_the_end(error: GenericError) -> bool:
@@ -306,28 +325,19 @@ class _Ranges(io.RawIOBase):
         return found
 
 
-class CredentialsMissing(PermissionError):
-    """Nothing can be asked: there are no credentials, or the files with them can't be used."""
-
-
-def session_with_credentials() -> Session:
-    """CredentialsMissing."""
-    why = "there are no credentials"
-    try:
-        session = Session()
-        if session.get_credentials() is not None:
-            return session
-    except BotoCoreError as error:  # half of them, or a profile that is not there
-        why = f"there are no credentials ({error})"
-    raise CredentialsMissing(
-        f"{why}; set them as for boto3, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-    )
+def _keys_for_obstore() -> S3Credential:
+    keys = keys_now()
+    return {
+        "access_key_id": keys.access_key,
+        "secret_access_key": keys.secret_key,
+        "token": keys.token or None,
+        "expires_at": datetime.now(UTC) + KEYS_LAST,
+    }
 
 
 @lru_cache
 def _client(folder: S3Folder) -> Client:
     """A client of this process: its connections do not outlast a fork, so it is made in the task."""
-    session = session_with_credentials()
     endpoint_url = endpoint_url_of(folder)
     return Client(
         folder.bucket,
@@ -339,13 +349,14 @@ def _client(folder: S3Folder) -> Client:
             "allow_http": _is_http(endpoint_url),
         },
         retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
-        credential_provider=Boto3CredentialProvider(session),
+        credential_provider=_keys_for_obstore,
     )
 
 
-@lru_cache
-def _odd_objects(folder: S3Folder) -> OddObjects:
-    return OddObjects(session_with_credentials(), folder.bucket, endpoint_url_of(folder), region_of(folder))
+@lru_cache(maxsize=16)  # keys of a role are others every hour
+def _odd_objects(folder: S3Folder, keys: ReadOnlyCredentials) -> OddObjects:
+    session = Session(keys.access_key, keys.secret_key, keys.token)
+    return OddObjects(session, folder.bucket, endpoint_url_of(folder), region_of(folder))
 
 
 def endpoint_url_of(folder: S3Folder) -> str | None:
@@ -366,6 +377,7 @@ def region_of(folder: S3Folder) -> str:
 
 def forget_clients() -> None:
     """Look credentials up anew, for whoever has changed them in this process."""
+    forget_keys()
     _client.cache_clear()
     _odd_objects.cache_clear()
     region_of.cache_clear()

@@ -43,30 +43,41 @@ DISK_REMEDIES = {
     errno.EPERM: "let this user read and write there",
     errno.EIO: "look at its disk, and at what the system's log says of it",
 }
-OTHERS_AS_FOR_BOTO3 = "the store refuses these credentials: set others as for boto3"
 # Remedies by the code of S3's answer.
 REMEDIES = {
     "NoSuchBucket": "make the bucket, or name another one in the pipeline file",
     "AccessDenied": "grant these credentials the right to read, write and list there, or set others",
     "InvalidObjectState": "restore the object from its archive",
-    "InvalidAccessKeyId": OTHERS_AS_FOR_BOTO3,
-    "SignatureDoesNotMatch": OTHERS_AS_FOR_BOTO3,
-    "ExpiredToken": OTHERS_AS_FOR_BOTO3,
-    "InvalidToken": OTHERS_AS_FOR_BOTO3,
+    "RequestTimeTooSkewed": "set the clock of this machine, which differs from the store's",
 }
-REFUSALS = REMEDIES.keys() - {"NoSuchBucket"}
+# S3's and MinIO's answers to keys that are wrong: no right is missing.
+WRONG_KEYS = {
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "InvalidTokenId",
+    "TokenRefreshRequired",
+}
+REFUSALS = (REMEDIES.keys() | WRONG_KEYS) - {"NoSuchBucket"}
+_FORBIDDEN = re.compile(r"\b40[13] (Forbidden|Unauthorized)\b")  # with a body that is not S3's, or none
+
+
+def code_of(error: BaseException) -> str | None:
+    """The code of S3's answer, if the error has one."""
+    said = _S3_SAYS.search(str(error))
+    return said["code"] if said is not None else getattr(error, "code", None)
 
 
 def is_refusal(error: BaseException) -> bool:
     """Whether a store refuses these credentials; then nobody knows what is there."""
-    said = _S3_SAYS.search(str(error))
-    return isinstance(error, PermissionError) or (said is not None and said["code"] in REFUSALS)
+    is_refused = code_of(error) in REFUSALS or _FORBIDDEN.search(str(error)) is not None
+    return isinstance(error, PermissionError) or is_refused
 
 
 def is_without_bucket(error: BaseException) -> bool:
     """Whether a store says that there is no such bucket."""
-    said = _S3_SAYS.search(str(error))
-    return said is not None and said["code"] == "NoSuchBucket"
+    return code_of(error) == "NoSuchBucket"
 
 
 def reason_of(error: BaseException, remedy: str = "") -> str:

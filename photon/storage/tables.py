@@ -137,6 +137,7 @@ class OutputTable:
         self.store = store_of(self.folder)
         self._handle: DeltaTable | None = None
         self._opened = 0.0  # the handle, by the process's clock
+        self._opened_with: dict[str, str] | None = None  # the keys of then among them
         # The last commit that is on disk; None: some process' before this one.
         self._synced: int | None = None
 
@@ -171,18 +172,21 @@ class OutputTable:
         """A handle on the table with every commit there is now, and no later one.
 
         Updating the last handle reads only what was committed since. If the last commit is not in the folder
-        any more, another table lies there now, which is opened anew. So is one that was opened long ago: a
-        handle goes on reading the entries with which it began, and compaction may have removed them.
+        any more, another table lies there now, which is opened anew. So is one that was opened long ago, for
+        a handle goes on reading the entries with which it began, and compaction may have removed them; and
+        one whose keys are no longer those of this process.
         UnsupportedTable if somebody gave it a feature by which others read other rows (E9). LakeUnavailable.
         """
         handle, self._handle = self._handle, None
         is_young = time.monotonic() - self._opened < REOPENED_AFTER_SECONDS
         with lake_errors(f"read the table {self.folder}"):
+            options = self.store.delta_options
+            is_young = is_young and options == self._opened_with
             if handle is not None and is_young and self._is_committed(handle.version()):
                 if self._is_committed(handle.version() + 1):  # a look costs 20 us, an update 800
                     handle = self._updated(handle)
             else:
-                self._opened = time.monotonic()
+                self._opened, self._opened_with = time.monotonic(), options
                 handle = open_table(self.folder)
             fault_point("lake.after_load", self.folder)
         self._handle = handle

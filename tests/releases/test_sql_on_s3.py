@@ -78,7 +78,7 @@ def without_credentials(patch: pytest.MonkeyPatch) -> None:
         (without_bucket, "make the bucket, or name another one in the pipeline file", SECRET),
         (
             with_a_wrong_secret,
-            "the store refuses these credentials: set others as for boto3",
+            "the store refuses these credentials: set others in the environment",
             "photon retire",
         ),
         (without_credentials, "set them as for boto3", "photon retire"),

@@ -28,7 +28,9 @@ from urllib3.response import BaseHTTPResponse
 
 from photon.logs.announcements import Announcements
 from photon.pipeline.location import S3Folder
-from photon.storage.s3 import endpoint_url_of, region_of, session_with_credentials
+from photon.storage.s3 import endpoint_url_of, region_of
+from photon.storage.s3_credentials import keys_now, refused
+from photon.storage.store_errors import code_of, is_refusal
 
 CONNECT_SECONDS = 5.0
 SIGN_OF_LIFE_SECONDS = 10.0  # MinIO gives one every half second
@@ -103,6 +105,8 @@ class _Listener:
                     self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_OF_NEW_MINIO}")
             except (MinioException, NotTold, ValueError, KeyError, TypeError, ParseError) as error:
                 pause_seconds = REFUSED_PAUSE_SECONDS
+                if is_refusal(error):
+                    refused(code_of(error))
                 # An answer of S3 may have the key's id in it, and one of another server may be a whole page.
                 self._say(getattr(error, "code", None) or str(error)[:SAID_CHARACTERS])
             except (HTTPError, OSError):  # the object is gone, and listing says so
@@ -118,7 +122,7 @@ class _Listener:
             url.netloc,
             secure=url.scheme == "https",
             region=region_of(self._folder),
-            credentials=_Boto3Credentials(),
+            credentials=_KeysNow(),
             http_client=_Streams(self._on_sign_of_life),
         )
         told = client.listen_bucket_notification(
@@ -153,18 +157,13 @@ def _given_seconds(record: Any) -> float:
     return datetime.fromisoformat(record["eventTime"]).timestamp()
 
 
-class _Boto3Credentials(Provider):
-    """The credentials that all of Photon has, as the client of MinIO wants them."""
-
-    def __init__(self) -> None:
-        self._session = session_with_credentials()
+class _KeysNow(Provider):
+    """The keys that all of Photon has, as the client of MinIO wants them."""
 
     def retrieve(self) -> Credentials:
         """CredentialsMissing."""
-        found = self._session.get_credentials()
-        assert found is not None, "a session with credentials"
-        now = found.get_frozen_credentials()
-        return Credentials(now.access_key, now.secret_key, now.token)
+        keys = keys_now()
+        return Credentials(keys.access_key, keys.secret_key, keys.token)
 
 
 class _Streams(PoolManager):
