@@ -53,17 +53,17 @@ class LakeCounter:
         LakeUnavailable.
         """
         joined = self._table("joined_events")
-        handle = joined.load()
+        handle = joined.load_if_there() or joined.load()
         with joined.reading():
             place = max(self._place(handle, closed), before.place if before else NOTHING)
             lost = self._lost(handle, before)
             if lost:
                 place = self._place(handle, closed)
             last = last_run(self.lake)
-            sides = self._sides()
-            versions = {name: table.load().version() for name, table in self._there().items()}
-            versions["joined_events"] = handle.version()  # of which rows are counted
-            look = (before, place, last, versions)
+            handles = {**self._side_handles(), joined.name: handle}
+            versions = {name: one.version() for name, one in handles.items()}
+            marks = {name: self._table(name).end.mark for name in handles}
+            look = (before, place, last, versions, marks)
             if self._counted is not None and self._counted[0] == look:
                 return self._counted[1]
             files = DataFiles(handle).all()
@@ -73,16 +73,19 @@ class LakeCounter:
                 rows_within(joined.store, files, place),
                 handle.version(),
                 joined.version_in(handle, rebuild_app(self.datacenter)),
-                {name: batch_of(self._version(name, place.epoch)) for name in READ_TABLES},
+                {name: batch_of(self._version(name, handles, place)) for name in READ_TABLES},
                 _first_us(files),
                 _first_us(file for file in files if _is_new(file, before, place)),
             )
-            version = self._version("unmatched", place.epoch)
+            version = self._version(UNMATCHED, handles, place)
             part, run_lost = with_last_run(part, before, self.datacenter, last, version)
-            side_files = {name: _files_of(table) for name, table in sides.items()}
+            sides = [name for name in (*READ_TABLES, UNMATCHED) if name in handles]
+            side_files = {name: DataFiles(handles[name]).all() for name in sides}
             # Of `unmatched` once a run is known to be on disk.
             kept = [name for name in sides if name != UNMATCHED or name in part.side_batches]
-            side_rows: dict[str, int] = {name: _rows_of(sides[name], side_files[name], part) for name in kept}
+            side_rows: dict[str, int] = {
+                name: _rows_of(self._table(name), side_files[name], part) for name in kept
+            }
             part = replace(part, side_rows=side_rows)
             part, notes, lost = self._with_others(before, part, files, side_files, versions, lost)
             if run_lost and not lost:
@@ -96,14 +99,11 @@ class LakeCounter:
     def _table(self, name: TableName) -> OutputTable:
         return self._tables.setdefault(name, OutputTable(self.lake, name))
 
-    def _there(self) -> dict[TableName, OutputTable]:
-        """The tables that are there."""
-        tables = map(self._table, TABLE_COLUMNS)
-        return {table.name: table for table in tables if table.exists()}
-
-    def _sides(self) -> dict[TableName, OutputTable]:
-        """The side tables of which a release has rows, as far as they are there."""
-        return {name: table for name, table in self._there().items() if name in (*READ_TABLES, UNMATCHED)}
+    def _side_handles(self) -> dict[TableName, DeltaTable]:
+        """Handles on the side tables that are there."""
+        tables = (self._table(name) for name in TABLE_COLUMNS if name != "joined_events")
+        found = {table.name: table.load_if_there() for table in tables}
+        return {name: handle for name, handle in found.items() if handle is not None}
 
     def _with_others(
         self,
@@ -139,7 +139,8 @@ class LakeCounter:
         looked: dict[str, Commit] = {}
         found: Others = {}
         for name, version in versions.items():
-            watch = ForeignCommitWatch(self.lake / name, self.datacenter, name)
+            entries = self._table(name).end.entries
+            watch = ForeignCommitWatch(self.lake / name, self.datacenter, name, entries)
             watch = self._watches.setdefault(name, watch)
             found[name] = watch.look(known.get(name, Commit()), version)
             looked[name] = watch.through
@@ -174,16 +175,18 @@ class LakeCounter:
 
         One that has a number and no batch 0 yet is no place: an older copy of the table lacks it as well.
         """
+        joined = self._table("joined_events")
         for number in range(epoch, 0, -1):
-            version = handle.transaction_version(app_id(self.datacenter, str(number)))
+            version = joined.end.version_of(app_id(self.datacenter, str(number)), handle)
             if version is not None:
                 return Place(number, batch_of(version))
         return NOTHING
 
-    def _version(self, name: TableName, epoch: int) -> int:
+    def _version(self, name: TableName, handles: Mapping[TableName, DeltaTable], place: Place) -> int:
         """The version of an epoch in a side table; 0 before the first, and where there is no table."""
-        table = self._table(name)
-        return table.version_of(app_id(self.datacenter, str(epoch), name)) if table.exists() else 0
+        if name not in handles:
+            return 0
+        return self._table(name).version_in(handles[name], app_id(self.datacenter, str(place.epoch), name))
 
     def _lost(self, handle: DeltaTable, before: Part | None) -> str:
         """Why the table lacks what the last release had of it, as an older copy does."""
@@ -262,11 +265,6 @@ def count_lakes(
         if one.part.table_id == register.tables.get(name):
             found[name] = one
     return found
-
-
-def _files_of(table: OutputTable) -> list[DataFile]:
-    with table.reading():
-        return DataFiles(table.load()).all()
 
 
 def _rows_of(table: OutputTable, files: Iterable[DataFile], part: Part) -> int:

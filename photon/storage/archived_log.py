@@ -25,6 +25,7 @@ from photon.storage.store import store_of
 
 FOLDER = "_archived_log"  # Delta's own vacuum leaves alone what begins so
 _COLUMNS = pa.schema([("version", pa.int64()), ("entry", pa.binary()), ("removed", pa.list_(pa.string()))])
+MOST_KEPT = 500  # entries in memory, some 2 KB each: commits of minutes
 _BUNDLE = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
@@ -124,18 +125,33 @@ class ArchivedLog:
 
 
 class LogEntries:
-    """A table's commits by version: from its log, and behind it from the archive. A bundle is read once."""
+    """A table's commits by version: from its log, and behind it from the archive.
+
+    What was read is kept for a while, for an entry never changes. Whoever doubts that begins with new ones.
+    """
 
     def __init__(self, folder: Location) -> None:
         self._folder, self._store, self._archive = folder, store_of(folder), ArchivedLog(folder)
         self._bundled: dict[int, bytes] = {}
+        self._kept: dict[int, bytes] = {}
+
+    def keep(self, version: int, entry: bytes) -> bytes:
+        """Keep an entry that was read just now, for `read`; of many the oldest go."""
+        self._kept[version] = entry
+        if len(self._kept) > MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return entry
+
+    def forget(self) -> None:
+        """Read all anew from now on: another table may lie there."""
+        self._kept, self._bundled = {}, {}
 
     def read(self, version: int) -> bytes:
         """The entry of a version. FileNotFoundError if it is in neither; OSError."""
-        if (entry := self._bundled.get(version)) is not None:
+        if (entry := self._kept.get(version, self._bundled.get(version))) is not None:
             return entry
         with suppress(FileNotFoundError):
-            return self._store.read(log_entry(version))
+            return self.keep(version, self._store.read(log_entry(version)))
         for bundle in reversed(self._archive.bundles()):
             if bundle.first <= version <= bundle.last:
                 self._bundled = self._archive.entries(bundle)

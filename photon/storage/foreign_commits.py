@@ -148,6 +148,7 @@ class ForeignCommitWatch:
     folder: Location
     datacenter: str
     table: TableName
+    entries: LogEntries | None = None  # of whoever reads the table; None: its own
     _after: Commit | None = None
     _through: Commit = field(default_factory=Commit)
     _found: tuple[ForeignCommits, ...] = ()
@@ -162,9 +163,9 @@ class ForeignCommitWatch:
         """The commits of others behind `after`, up to this version. OSError: nobody can read them now."""
         if after != self._after:
             self._after, self._through, self._found, self._last = after, after, (), {}
-        entries = LogEntries(self.folder)
+        entries = self.entries or LogEntries(self.folder)
         found = list(self._found)
-        if self._is_replaced(entries, version):
+        if self._is_replaced(version):
             # A13, E10 and R2 tell it of joined rows, with another remedy.
             if self.table != "joined_events":
                 found.append(self._fact("replaced", self._through.version, version))
@@ -185,7 +186,7 @@ class ForeignCommitWatch:
         self._found, self._through = together(found), Commit(max(version, NO_COMMIT), digest)
         return self._found
 
-    def _is_replaced(self, entries: LogEntries, version: int) -> bool:
+    def _is_replaced(self, version: int) -> bool:
         """Whether the commit up to which was looked is not the one that was there."""
         known = self._through
         if known.version > version:
@@ -193,7 +194,8 @@ class ForeignCommitWatch:
         if not known.digest:
             return False
         try:
-            return hashlib.sha256(entries.read(known.version)).hexdigest() != known.digest
+            now = LogEntries(self.folder).read(known.version)  # as it is, whoever keeps another one
+            return hashlib.sha256(now).hexdigest() != known.digest
         except (FileNotFoundError, BundleDamaged):
             return False  # what follows on it is looked at, or gone too
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, BinaryIO
 
 import obstore
@@ -151,6 +151,18 @@ class S3Store:
             content.seek(0)
             with self._errors(name):
                 obstore.put(self._client, name, content)
+
+    def version(self, name: str) -> str | None:
+        try:
+            with self._errors(name):
+                return obstore.head(self._client, name)["e_tag"] or ""
+        except FileNotFoundError:
+            return None
+
+    def versions(self, first: str, second: str) -> dict[str, str]:
+        listed = self.objects(first.rpartition("/")[0], after=first[:-1])
+        found = takewhile(lambda each: each.name <= second, listed)
+        return {each.name: each.etag for each in found if each.name in (first, second)}
 
     def read_version(self, name: str) -> tuple[bytes, str]:
         with self._errors(name):

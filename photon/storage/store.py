@@ -80,8 +80,14 @@ class Store(Protocol):
     def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
         """Have `write` fill an object, or another one in its place; readers see all of it or nothing."""
 
+    def version(self, name: str) -> str | None:
+        """What tells an object from others that come under its name; None if there is none."""
+
+    def versions(self, first: str, second: str) -> dict[str, str]:
+        """The versions of two objects that follow each other by name: of S3 one listing, which sees both."""
+
     def read_version(self, name: str) -> tuple[bytes, str]:
-        """The bytes of an object, and what tells this version of it from others. FileNotFoundError."""
+        """The bytes of an object, and its `version`. FileNotFoundError."""
 
     def swap(self, name: str, data: bytes, version: str) -> None:
         """Put these bytes in the place of a version, or of none (""). FileExistsError: another one is there.
@@ -177,8 +183,19 @@ class LocalStore:
         write_synced(unfinished, write)
         unfinished.replace(target)
 
+    def version(self, name: str) -> str | None:
+        try:
+            status = self._path(name).stat()
+        except FileNotFoundError:
+            return None
+        return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+
+    def versions(self, first: str, second: str) -> dict[str, str]:
+        return {name: found for name in (first, second) if (found := self.version(name)) is not None}
+
     def read_version(self, name: str) -> tuple[bytes, str]:
-        return self.read(name), ""
+        version = self.version(name)
+        return self.read(name), version or ""
 
     def swap(self, name: str, data: bytes, version: str) -> None:
         self.put(name, content(data))

@@ -46,6 +46,7 @@ from photon.storage.delta import (
     open_table,
     partitions_of,
 )
+from photon.storage.log_end import LogEnd
 from photon.storage.output_files import OutputFile, add_action, stats_columns, write_rows
 from photon.storage.own_columns import columns_to_add, stored_elsewhere
 from photon.storage.store import store_of
@@ -77,6 +78,7 @@ _PIPELINE = "pipeline "  # the description of a table begins with it
 COMMITS_READ = 1_000
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
 REOPENED_AFTER_SECONDS = 120.0  # a handle; sooner than entries leave the log (`compaction.keep_log`)
+IDLE_SECONDS = 1_800.0  # the same of one that reads nothing more, since nothing was committed
 
 
 class CommitConflict(Exception):
@@ -138,6 +140,7 @@ class OutputTable:
         self._handle: DeltaTable | None = None
         self._opened = 0.0  # the handle, by the process's clock
         self._opened_with: dict[str, str] | None = None  # the keys of then among them
+        self._end = LogEnd(self.folder)  # as of the handle
         # The last commit that is on disk; None: some process' before this one.
         self._synced: int | None = None
 
@@ -178,27 +181,42 @@ class OutputTable:
         UnsupportedTable if somebody gave it a feature by which others read other rows (E9). LakeUnavailable.
         """
         handle, self._handle = self._handle, None
-        is_young = time.monotonic() - self._opened < REOPENED_AFTER_SECONDS
         with lake_errors(f"read the table {self.folder}"):
-            options = self.store.delta_options
-            is_young = is_young and options == self._opened_with
-            if handle is not None and is_young and self._is_committed(handle.version()):
-                if self._is_committed(handle.version() + 1):  # a look costs 20 us, an update 800
+            if handle is not None and self._may_go_on(REOPENED_AFTER_SECONDS) and self._end.is_there:
+                if self._is_committed(self._end.version + 1):  # a look costs 20 us, an update 800
                     handle = self._updated(handle)
             else:
-                self._opened, self._opened_with = time.monotonic(), options
-                handle = open_table(self.folder)
+                handle = self._opened_anew()
             fault_point("lake.after_load", self.folder)
         self._handle = handle
+        return handle
+
+    def _may_go_on(self, most_seconds: float) -> bool:
+        """Whether a handle is young enough, and was opened with the keys of now."""
+        is_young = time.monotonic() - self._opened < most_seconds
+        return is_young and self.store.delta_options == self._opened_with
+
+    def _opened_anew(self) -> DeltaTable:
+        self._opened, self._opened_with = time.monotonic(), self.store.delta_options
+        handle = open_table(self.folder)
+        self._end.begin(handle.version())
         return handle
 
     def _updated(self, handle: DeltaTable) -> DeltaTable:
         try:
             handle.update_incremental()
         except DeltaError:  # such as a feature that delta-rs does not know: the other way says so
-            return open_table(self.folder)
+            return self._opened_anew()
         check_readable(handle, self.folder)
+        self._end.follow(handle.version())
         return handle
+
+    def load_if_there(self) -> DeltaTable | None:
+        """As `load`; None without a table. Where nothing was committed, a store is asked once."""
+        with lake_errors(f"look for the table {self.folder}"):
+            if self._handle is not None and self._may_go_on(IDLE_SECONDS) and self._end.is_last:
+                return self._handle
+        return self.load() if self.exists() else None
 
     def writable(self) -> DeltaTable:
         """As `load`, of a table whose features Photon's commits keep (E9). LakeUnavailable."""
@@ -227,6 +245,11 @@ class OutputTable:
     def _is_committed(self, version: int) -> bool:
         return self.store.size_bytes(log_entry(version)) is not None
 
+    @property
+    def end(self) -> LogEnd:
+        """The end of its log as it was loaded last."""
+        return self._end
+
     def pipeline(self) -> str | None:
         """The pipeline that the table was made for; None if there is no table, or it does not say."""
         said = (self.load().metadata().description or "") if self.exists() else ""
@@ -246,7 +269,7 @@ class OutputTable:
     def version_in(self, handle: DeltaTable, app: str) -> int:
         """The last batch that `app` had committed when a handle was loaded. LakeUnavailable."""
         with self.reading():
-            return handle.transaction_version(app) or 0
+            return self._end.version_of(app, handle) or 0
 
     def knows(self, app: str) -> bool:
         """Whether `app` has ever committed, or was fenced. LakeUnavailable."""
@@ -254,7 +277,7 @@ class OutputTable:
 
     def _is_known(self, handle: DeltaTable, app: str) -> bool:
         with self.reading():
-            return handle.transaction_version(app) is not None
+            return self._end.version_of(app, handle) is not None
 
     def last_commit(self, app: str) -> LastCommit:
         """The last batch that `app` committed, with its plan; `NOT_BEGUN` before it. LakeUnavailable."""
@@ -390,7 +413,7 @@ class OutputTable:
             names = ("_batch", "_plan", "_occurrence")
             present = set(zip(*(rows[name].to_pylist() for name in names), strict=True))
             with self.reading():
-                version = handle.transaction_version(app_id(group[0].plan.datacenter, epoch)) or 0
+                version = self._end.version_of(app_id(group[0].plan.datacenter, epoch), handle) or 0
             for token in group:
                 plan, occurrence = token.plan, str(token.occurrence)
                 if (plan.batch, plan.plan_id, occurrence) in present:
