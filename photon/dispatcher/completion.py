@@ -369,4 +369,5 @@ def watermark_of(
             return previous_us
         return fed_watermark_us(reader.fed.marker, files, now_us, previous_us, CLOCK_TOLERANCE_US)
     idle_after_us = microseconds(pipeline.tailing.idle_after)
-    return watermark_us(files, now_us, idle_after_us, previous_us, CLOCK_TOLERANCE_US)
+    read_us = watermark_us(files, now_us, idle_after_us, previous_us, CLOCK_TOLERANCE_US)
+    return reader.settled_us("primary", read_us, previous_us)

@@ -6,11 +6,12 @@ import logging
 import sqlite3
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.batch_tools import BatchTools
-from photon.dispatcher.completion import IndexLost
+from photon.dispatcher.completion import IndexLost, watermark_of
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import (
     budget,
@@ -69,6 +70,7 @@ class Dispatcher:
         self._unreadable_orders: set[str] = set()
         self._had_order = False  # since new events had a plan
         self._idle_since_us: int | None = None
+        self._lists_all = False  # the next look, for the run may end with it
         # Files may have been looked at since, by a clock that is right again.
         self._latest_us = max(self.state.ended_us, *(file.grown_us for file in self.reader.files.values()), 0)
 
@@ -164,7 +166,9 @@ class Dispatcher:
         self._follow_clock(now_us)
         self.tools.waiting.tend(now_us)
         complete = mode == "complete"
-        self._look(now_us, final=complete)
+        self._look(now_us, final=complete, whole=self._lists_all)
+        self._lists_all = False
+        self._settle_watermark(now_us)
         if (seen_until_us := self.reader.seen_until_us) is not None:
             self.tools.observer.timeline.looked(self.reader.files, now_us, seen_until_us)
         self._tell_completeness(mode, now_us)
@@ -192,17 +196,26 @@ class Dispatcher:
             self._idle_since_us = now_us
         if self._idle_since_us is not None and now_us - self._idle_since_us >= idle_seconds * MICROSECONDS:
             return True
+        self._lists_all = mode == "until_idle" and self.reader.awaits_listing
         took_seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
         rest_seconds = min(REST_PER_LOOK * took_seconds, MOST_REST_SECONDS)
         rest_seconds = max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds)
         self._news.rest(self.clock, rest_seconds)
         return False
 
-    def _look(self, now_us: int, final: bool) -> None:
+    def _look(self, now_us: int, final: bool, whole: bool = False) -> None:
         """See what has grown. LogsUnavailable."""
-        self.index.follow(self.reader.look(now_us, final))
+        self.index.follow(self.reader.look(now_us, final, whole))
         if self.reader.away_because is not None:
             raise LogsUnavailable(self.reader.away_because)
+
+    def _settle_watermark(self, now_us: int) -> None:
+        """Store how far the primary log is read, where it was a listing that was awaited and no batch."""
+        if self.reader.is_unsettled("primary"):
+            before_us, has_requeued = self.state.watermark_us, self.state.count_requeued() > 0
+            read_us = watermark_of(self.reader, self.pipeline, now_us, before_us, has_requeued)
+            if read_us is not None and read_us != before_us:
+                self.state.note_watermark(read_us)
 
     def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
         if not self.reader.has_looked:
@@ -210,7 +223,8 @@ class Dispatcher:
         foreign = self.reader.awaited_of("foreign")
         observer, view = self.tools.observer, self.tools.registry.view
         unread = self.reader.unread()
-        said = observer.completeness.tend(foreign, now_us, mode == "complete", view, ends, unread)
+        settled = partial(self.reader.settled_us, "foreign")
+        said = observer.completeness.tend(foreign, now_us, mode == "complete", view, settled, ends, unread)
         if said is not None:
             self.releasing.said(said)
 

@@ -88,8 +88,13 @@ class LogReader:
         self.problems: dict[Side, tuple[FileProblem, ...]] = {"primary": (), "foreign": ()}
         self.away_because: str | None = None  # the store of the logs can't be asked now
         self._checks_pending = False
-        self._to_list: set[Side] = {"primary", "foreign"}  # each as a whole since a look found something new
-        self._listed_us: dict[Side, int] = {}  # files that were there at this time are found
+        self._looks: dict[Side, int] = {"primary": 0, "foreign": 0}
+        # The look in which a listing began that has ended: all that was there before it is found.
+        self._listed_look: dict[Side, int] = {"primary": 0, "foreign": 0}
+        self._listed_us: dict[Side, int] = {}  # the same as a time
+        self._new_look: dict[Side, int] = {"primary": 1, "foreign": 1}  # when a look found something new
+        self._unsettled: dict[Side, tuple[int, int]] = {}  # a look, and up to when the log was read by then
+        self._final = False
         self._late: set[int] = set()  # numbers of files that could not be read at first
         self._ends_bytes: dict[int, int] | None = None  # where each file of declared-complete inputs ends
         self._first: dict[Side, int] = {"primary": 0, "foreign": 0}
@@ -110,18 +115,19 @@ class LogReader:
             for one in self.of(side).values()
         ]
 
-    def look(self, now_us: int, final: bool) -> Collection[TrackedFile]:
+    def look(self, now_us: int, final: bool, whole: bool = False) -> Collection[TrackedFile]:
         """Look at both logs, and return the primary files that are new, have moved or are lost.
 
         Foreign logs first: so a look that sees a foreign line sees every primary line written before it.
         With `final` the first look that the store of the logs answers decides where the inputs end; later
-        growth is left alone (protocol D4).
+        growth is left alone (protocol D4). `whole`: it leaves nothing to later listings.
         """
+        self._final = final
         if self.fed is not None:
             self.fed.read(now_us)  # before the folder is listed, so that what it names is found (G6)
         self._acknowledged = acknowledged_files(self._state_folder)
         sides: tuple[Side, Side] = ("foreign", "primary")
-        observed = {side: self._observe(side, now_us, final) for side in sides}
+        observed = {side: self._observe(side, now_us, final, whole) for side in sides}
         self._checks_pending = any(each.checks_pending for each in observed.values())
         self._note_listings(observed)
         if self.fed is not None and not (observed["primary"].checks_pending or self._is_unsure("primary")):
@@ -165,7 +171,32 @@ class LogReader:
     @property
     def checks_pending(self) -> bool:
         """Whether files are still being looked for or checked: the backlog may be longer than it says."""
-        return self._checks_pending or bool(self._to_list)
+        return self._checks_pending or self.awaits_listing
+
+    @property
+    def awaits_listing(self) -> bool:
+        """Whether more may be there: no listing has ended that began since a look found something new."""
+        return any(self._listed_look[side] < look for side, look in self._new_look.items())
+
+    def settled_us(self, side: Side, read_us: int | None, before_us: int | None) -> int | None:
+        """Up to when a log is known to be read, from how far its known files are, and what was known before.
+
+        An object that nobody has listed may be older than those that are known. So a time counts once a
+        listing has ended that began after the look behind which it was found, if nothing is behind it then.
+        """
+        look, listed_look = self._looks[side], self._listed_look[side]
+        if self._final or read_us is None or (before_us is not None and read_us <= before_us):
+            return read_us
+        since, found_us = self._unsettled.pop(side, (look, read_us))
+        if listed_look < look:
+            is_behind = listed_look >= since
+            self._unsettled[side] = (look, read_us) if is_behind else (since, found_us)
+            return min(found_us, read_us) if is_behind else before_us
+        return read_us
+
+    def is_unsettled(self, side: Side) -> bool:
+        """Whether a later look may tell that a log is read further than is known."""
+        return side in self._unsettled
 
     @property
     def seen_until_us(self) -> int | None:
@@ -179,10 +210,10 @@ class LogReader:
     def _note_listings(self, observed: Mapping[Side, Observation]) -> None:
         """On S3 a listing takes many looks, and those of the two logs need never end with the same one."""
         if any(each.changed for each in observed.values()):
-            self._to_list.update(observed)
+            self._new_look = dict(self._looks)
         for side, observation in observed.items():
             if observation.listed_us is not None:
-                self._to_list.discard(side)
+                self._listed_look[side] = self._looks[side] - observation.listed_looks_ago
                 self._listed_us[side] = observation.listed_us
 
     def unread(self, side: Side | None = None) -> tuple[UnreadFile, ...]:
@@ -236,10 +267,11 @@ class LogReader:
         if is_due and self._grown and self._store is not None:
             self._store.put_sizes(self.take_grown(now_us))
 
-    def _observe(self, side: Side, now_us: int, final: bool) -> Observation:
+    def _observe(self, side: Side, now_us: int, final: bool, whole: bool) -> Observation:
         next_number = max(self.files, default=0) + 1
+        self._looks[side] += 1
         observation = self._tails[side].observe(
-            self.of(side), next_number, now_us, final, self._told_of(side)
+            self.of(side), next_number, now_us, final, self._told_of(side), whole
         )
         changed = {
             number: _restart_if_back(self.files.get(number), new)

@@ -93,10 +93,13 @@ class CompletenessWatch:
         now_us: int,
         no_more_comes: bool,
         view: View,
+        settled: Callable[[int | None, int | None], int | None],
         ends: bool = False,
         unread: Sequence[UnreadFile] = (),
     ) -> Completeness | None:
         """Publish if there are news and it is time to, or the process `ends`; the statement.
+
+        `settled` says how far the log is read, from how far its known files are, and what was said before.
 
         While files of either log are `unread`, no time goes on, and an end that was said is taken back.
 
@@ -114,12 +117,16 @@ class CompletenessWatch:
         except (WaitingDamaged, OSError):
             return None  # the next batch that needs these records has them mended
         idle_after_us = 0 if no_more_comes else self._idle_after_us
-        read_us = read_up_to_us(foreign, now_us, idle_after_us, self._publisher.read_up_to_us)
+        said_us = self._publisher.read_up_to_us
+        found_us = read_up_to_us(foreign, now_us, idle_after_us, said_us)
+        read_us = settled(found_us, said_us)
         completed, seen = self._state.completed, closed_places(view)
         has_all = not unread and not len(waiting_us) and not any(one.unread_bytes for one in foreign)
-        return self._publisher.say(
+        said = self._publisher.say(
             read_us, waiting_us, completed, now_us, seen, is_final=no_more_comes and ends and has_all
         )
+        self._publisher.has_news |= read_us != found_us  # it is, once a listing has ended
+        return said
 
 
 class BatchObserver:

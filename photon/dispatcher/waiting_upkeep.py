@@ -63,7 +63,6 @@ class WaitingUpkeep:
             self._swept_us = now_us
             with suppress(OSError):  # a later sweep finds them too
                 self._remove_unlisted()
-                self._unlisted = self._find_unlisted()
         if names := next_merge(self._state.waiting.sizes()):
             sources = [(name, self._state.waiting.rows_left(name)) for name in names]
             work = partial(merge, self._state.waiting.folder, sources, new_id())
@@ -87,7 +86,8 @@ class WaitingUpkeep:
         return {name for name in store_of(folder).names() if name.partition(".")[0] not in names}
 
     def _remove_unlisted(self) -> None:
-        folder = self._state.waiting.folder
-        for name in self._unlisted & self._find_unlisted():
+        """Remove what two sweeps in a row have found."""
+        folder, before, self._unlisted = self._state.waiting.folder, self._unlisted, self._find_unlisted()
+        for name in before & self._unlisted:
             with suppress(OSError):  # a file that stays goes with a later sweep
                 remove_file(folder, name)

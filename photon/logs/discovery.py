@@ -73,7 +73,9 @@ class Scan:
     others: Mapping[str, int] = field(default_factory=dict)  # path -> inode, where the pattern did not match
     folders: frozenset[str] = frozenset()  # the folders passed, relative; "" is the logs folder itself
     is_whole: bool = True  # False: there may be more, which another scan will find
-    took_seconds: float = 0.0  # a listing that ends with this scan may have begun many scans before
+    # A listing that ends with this scan may have begun before it.
+    took_seconds: float = 0.0
+    began_scans_ago: int = 0
     is_away: bool = False  # the store of the logs can't be asked now: a problem says why
     unseen: tuple[Unseen, ...] = ()
     passed_over: tuple[FileProblem, ...] = ()  # what the pattern matches and is no plain file

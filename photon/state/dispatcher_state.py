@@ -174,6 +174,11 @@ class DispatcherState(StateReader):
         with self._transaction() as db:
             put(db, "meta", [("skips_backlog", "0")])
 
+    def note_watermark(self, watermark_us: int) -> None:
+        """Primary logs are read up to this time, with no batch since the last one."""
+        with self._transaction() as db:
+            put(db, "meta", [("watermark_us", str(watermark_us))])
+
     def put_work(self, work: Location) -> None:
         """Note where index segments and waiting records are; in the state folder, wherever that is moved."""
         with self._transaction() as db:

@@ -78,7 +78,8 @@ def test_nothing_is_said_while_a_plan_that_died_is_to_be_done(world: World) -> N
     watch = CompletenessWatch(world.pipeline, "east", state)
     watch.completed(Results(join=[JoinResult(came={NOON_US // MINUTE_US: 1})]))
     foreign = [each for each in state.files().values() if each.file.side == "foreign"]
-    watch.tend(foreign, NOON_US, no_more_comes=True, view=world.reader().view, ends=True)
+    view = world.reader().view
+    watch.tend(foreign, NOON_US, True, view, settled=lambda read_us, before_us: read_us, ends=True)
     assert published(world.pipeline.datacenters["east"].lake) is None
     world.join()
     assert said(world).complete_up_to_us == NOON_US

@@ -90,3 +90,4 @@ class Observation:
     seen_files: SeenFiles | None = None  # of files that are not read; None: the look came to no end
     passed_over: tuple[FileProblem, ...] = ()  # what matches and is no plain file
     listed_us: int | None = None  # files that were there at this time are found; None: a listing is under way
+    listed_looks_ago: int = 0  # the same in looks: 0 is this one

@@ -105,14 +105,17 @@ class LogTail:
         now_us: int,
         final: bool = False,
         told: Sequence[str] | None = None,
+        whole: bool = False,
     ) -> Observation:
         """Look at all files, match them to `tracked` (of this side), number new ones from `next_number` on.
 
         A file vanishes when two looks in a row miss it (a rename may hide it from one); it comes back when
         it is seen again. `final`: the inputs are declared complete, so an unterminated last line counts, and
-        one look is enough (protocol D4). `told` is for the watch. Never raises for what the disk says.
+        one look is enough (protocol D4). `told` and `whole` are for the watch.
+
+        Never raises for what the disk says.
         """
-        found = self.seen = self._watch.scan(final, told)
+        found = self.seen = self._watch.scan(final or whole, told)
         paths = frozenset(file.path for file in found.files)
         look = Look(
             dict(tracked),
@@ -154,6 +157,7 @@ class LogTail:
             seen_files=seen_files,
             passed_over=found.passed_over,
             listed_us=now_us - int(found.took_seconds * MICROSECONDS) if found.is_whole else None,
+            listed_looks_ago=found.began_scans_ago,
         )
 
     def doubt(self, files: Iterable[LogFile]) -> None:
