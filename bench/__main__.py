@@ -270,6 +270,24 @@ def scaling(folder: Path, primary: int, foreign: int, rounds: int, plot: Path | 
     sys.exit(NOT_DONE if found["left_out"] else DONE)
 
 
+@measurement
+@click.option(
+    "--objects", default=20_000, show_default=True, help="Of both logs, before anything is counted."
+)
+@click.option("--seconds", default=300.0, show_default=True, help="Of commits, and then without news.")
+def s3(folder: Path, objects: int, seconds: float, as_json: bool) -> None:
+    """Requests to S3, by method and by kind of key, and their price: of a commit, and of an idle hour."""
+    from bench.live_measurement import MeasurementFailed
+    from bench.s3_requests import measure_requests
+
+    try:
+        found = measure_requests(folder, objects, seconds, progress)
+    except MeasurementFailed as error:
+        fail(str(error), NOT_DONE)
+    lines = (f"{what}: {key:45}{value:>12,}" for what, bill in found.items() for key, value in bill.items())
+    print_found(found, lines, as_json)
+
+
 USUAL_PARTS = ("rates", "distance", "costs")
 PARTS = (*USUAL_PARTS, "size", "small")
 

@@ -25,7 +25,10 @@ from photon.storage.store import store_of
 
 FOLDER = "_archived_log"  # Delta's own vacuum leaves alone what begins so
 _COLUMNS = pa.schema([("version", pa.int64()), ("entry", pa.binary()), ("removed", pa.list_(pa.string()))])
-MOST_KEPT = 500  # entries in memory, some 2 KB each: commits of minutes
+MOST_KEPT, MOST_KEPT_BYTES = (
+    500,
+    2**14,
+)  # entries in memory, each no longer: batches of minutes, some 2 KB each
 _BUNDLE = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
@@ -136,8 +139,9 @@ class LogEntries:
         self._kept: dict[int, bytes] = {}
 
     def keep(self, version: int, entry: bytes) -> bytes:
-        """Keep an entry that was read just now, for `read`; of many the oldest go."""
-        self._kept[version] = entry
+        """Keep an entry that was read just now, for `read`, if it is small; of many the oldest go."""
+        if len(entry) <= MOST_KEPT_BYTES:
+            self._kept[version] = entry
         if len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         return entry

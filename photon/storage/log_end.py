@@ -26,23 +26,27 @@ class LogEnd:
     folder: Location
     version: int = NO_COMMIT
     mark: str = ""  # tells the entry of this version from another one of its name
+    _handle: DeltaTable | None = None
     _apps: dict[str, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.entries, self._store = LogEntries(self.folder), store_of(self.folder)
 
-    def begin(self, version: int) -> None:
-        """Know nothing but how the log ends with this version, of a handle that was just opened."""
+    def begin(self, handle: DeltaTable) -> None:
+        """Know nothing but how the log ends, of a handle that was just opened."""
         self._apps.clear()
         self.entries.forget()
-        self.version = version - 1
-        self.follow(version)
+        self._handle, self.version = handle, handle.version() - 1
+        self.follow()
 
-    def follow(self, version: int) -> None:
-        """Read the entries up to this version. Where one has left the log by now, delta-rs is asked again."""
+    def follow(self) -> None:
+        """Read the entries up to the handle's. Where one has left the log by now, delta-rs is asked again."""
+        assert self._handle is not None, "a handle was opened"
+        version = self._handle.version()
         for number in range(self.version + 1, version + 1):
             try:
-                entry, self.mark = self._store.read_version(log_entry(number))
+                entry, mark = self._store.read_version(log_entry(number))
+                self.mark = _plain(mark)
             except FileNotFoundError:
                 self.mark = ""
                 self._apps.clear()
@@ -55,7 +59,7 @@ class LogEnd:
 
     def version_of(self, app: str, handle: DeltaTable) -> int | None:
         """How far an app has come in the table of this handle; None: it has not begun. DeltaError."""
-        if handle.version() != self.version:
+        if handle is not self._handle or handle.version() != self.version:
             return handle.transaction_version(app)
         if app not in self._apps:
             self._apps[app] = handle.transaction_version(app)
@@ -64,10 +68,17 @@ class LogEnd:
     @property
     def is_there(self) -> bool:
         """Whether the log has the very entry with which it ended."""
-        return self.mark == self._store.version(log_entry(self.version))
+        mark = self._store.version(log_entry(self.version))
+        return mark is not None and self.mark == _plain(mark)
 
     @property
     def is_last(self) -> bool:
         """Whether it still ends with it: asked at once, so that a store is asked once."""
         last, following = log_entry(self.version), log_entry(self.version + 1)
-        return self._store.versions(last, following) == {last: self.mark}
+        found = self._store.versions(last, following)
+        return {name: _plain(mark) for name, mark in found.items()} == {last: self.mark}
+
+
+def _plain(mark: str) -> str:
+    """An ETag without what a proxy or a listing puts around it."""
+    return mark.removeprefix("W/").strip('"')

@@ -199,7 +199,7 @@ class OutputTable:
     def _opened_anew(self) -> DeltaTable:
         self._opened, self._opened_with = time.monotonic(), self.store.delta_options
         handle = open_table(self.folder)
-        self._end.begin(handle.version())
+        self._end.begin(handle)
         return handle
 
     def _updated(self, handle: DeltaTable) -> DeltaTable:
@@ -208,7 +208,7 @@ class OutputTable:
         except DeltaError:  # such as a feature that delta-rs does not know: the other way says so
             return self._opened_anew()
         check_readable(handle, self.folder)
-        self._end.follow(handle.version())
+        self._end.follow()
         return handle
 
     def load_if_there(self) -> DeltaTable | None:
