@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 
 # "busy": 503 without effect, and "busy late" with it. "cut": the connection is reset before the request has
 # an effect, and "cut late" after it. "silent": nobody answers until `mend`. "archived": as S3 answers for an
-# object of Glacier, which MinIO does not have.
-Fault = Literal["busy", "busy late", "cut", "cut late", "silent", "archived"]
+# object of Glacier, which MinIO does not have. "ended": as S3 answers to keys whose time is over.
+Fault = Literal["busy", "busy late", "cut", "cut late", "silent", "archived", "ended"]
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 _ARCHIVED = (
     b"<Error><Code>InvalidObjectState</Code><Message>The operation is not valid for the object's storage"
     b" class</Message><StorageClass>GLACIER</StorageClass></Error>"
 )
+_ENDED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _NOT_FORWARDED = {"Connection", "Transfer-Encoding"}
 
@@ -122,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = faulty.next_fault(self.command, self.path)
         if fault == "silent":
             faulty.is_mended.wait()
-        if fault in ("cut", "busy", "archived"):
+        if fault in ("cut", "busy", "archived", "ended"):
             return self._fail(fault)
         there = http.client.HTTPConnection("127.0.0.1", faulty.to_port)
         there.request(self.command, self.path, content, dict(self.headers))
@@ -158,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.startswith("cut"):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             return os.close(self.connection.detach())
-        status, says = (403, _ARCHIVED) if fault == "archived" else (503, _BUSY)
+        status, says = {"archived": (403, _ARCHIVED), "ended": (400, _ENDED)}.get(fault, (503, _BUSY))
         self.send_response_only(status)
         self.send_header("Content-Length", str(len(says)))
         self.end_headers()

@@ -35,7 +35,14 @@ from photon.process.clock import MICROSECONDS
 from photon.storage.odd_keys import Answer, OddObjects, is_about_a_key, is_odd
 from photon.storage.s3_credentials import CredentialsMissing, forget_keys, keys_now, refused
 from photon.storage.store import OutsideFolder, is_inside
-from photon.storage.store_errors import StoreUnavailable, code_of, is_refusal, is_without_bucket, reason_of
+from photon.storage.store_errors import (
+    StoreUnavailable,
+    code_of,
+    is_refusal,
+    is_without_bucket,
+    is_wordless,
+    reason_of,
+)
 
 if TYPE_CHECKING:
     from botocore.credentials import ReadOnlyCredentials
@@ -50,8 +57,6 @@ READ_WHOLE_BYTES = 2**20  # one request for a small file costs less than one for
 PUT_IN_MEMORY_BYTES = 2**24  # a bigger object is on disk until it is sent, in parts
 LISTED_AT_ONCE = 1_000  # as many as a request lists
 DEFAULT_REGION = "us-east-1"  # MinIO takes any
-# obstore asks for keys again that end so soon, ten times a second at most: so it always has those of now.
-KEYS_LAST = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,24 +288,19 @@ class S3Store:
         except (AlreadyExistsError, PreconditionError, FileExistsError):
             raise FileExistsError(f"{self._folder / name} is there already") from None
         except (BaseError, ValueError, OSError) as error:
-            is_denied = isinstance(error, PermissionDeniedError | UnauthenticatedError) or is_refusal(error)
-            if not is_denied:
-                raise StoreUnavailable(f"{self._folder / name}: {reason_of(error)}") from None
-            told = error if is_odd(name) else self._with_code(error, name)
-            raise PermissionError(
-                f"{self._folder / name}: {reason_of(told, refused(code_of(told)))}"
-            ) from None
+            told = self._of_get(name) or error if is_wordless(error) else error
+            if isinstance(told, PermissionDeniedError | UnauthenticatedError) or is_refusal(told):
+                said = reason_of(told, refused(code_of(told)))
+                raise PermissionError(f"{self._folder / name}: {said}") from None
+            raise StoreUnavailable(f"{self._folder / name}: {reason_of(told)}") from None
 
-    def _with_code(self, error: Exception, name: str) -> Exception:
-        """The same refusal in S3's words: an answer to HEAD has none, that to GET has some."""
-        if code_of(error) is None:
-            try:
-                obstore.get_range(_client(self._folder), name, start=0, end=1)
-            except (PermissionDeniedError, UnauthenticatedError) as denied:
-                return denied
-            except (BaseError, ValueError, OSError):
-                pass
-        return error
+    def _of_get(self, name: str) -> Exception | None:
+        """What goes wrong with GET of an object, in the store's words."""
+        try:
+            obstore.get_range(_client(self._folder), name, start=0, end=1)
+        except (BaseError, ValueError, OSError) as error:
+            return error
+        return None
 
 
 def _is_beyond_the_end(error: GenericError) -> bool:
@@ -343,7 +343,7 @@ def _keys_for_obstore() -> S3Credential:
         "access_key_id": keys.access_key,
         "secret_access_key": keys.secret_key,
         "token": keys.token or None,
-        "expires_at": datetime.now(UTC) + KEYS_LAST,
+        "expires_at": datetime.now(UTC),  # so obstore asks again for each request
     }
 
 

@@ -61,6 +61,8 @@ WRONG_KEYS = {
 }
 REFUSALS = (REMEDIES.keys() | WRONG_KEYS) - {"NoSuchBucket"}
 _FORBIDDEN = re.compile(r"\b40[13] (Forbidden|Unauthorized)\b")  # with a body that is not S3's, or none
+# An answer to HEAD has no words. That to keys that have ended is a bad request.
+_WORDLESS = re.compile(r"Error performing HEAD .*\b40[013] ")
 
 
 def code_of(error: BaseException) -> str | None:
@@ -73,6 +75,11 @@ def is_refusal(error: BaseException) -> bool:
     """Whether a store refuses these credentials; then nobody knows what is there."""
     is_refused = code_of(error) in REFUSALS or _FORBIDDEN.search(str(error)) is not None
     return isinstance(error, PermissionError) or is_refused
+
+
+def is_wordless(error: BaseException) -> bool:
+    """Whether a store may have refused these credentials, and GET would tell it."""
+    return code_of(error) is None and _WORDLESS.search(str(error)) is not None
 
 
 def is_without_bucket(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.error import HTTPError
@@ -23,6 +24,7 @@ from photon.storage.delta import LakeForbidden, lake_errors, open_table
 from photon.storage.s3_credentials import CredentialsMissing, ProcessKeys
 from photon.storage.store import store_of
 from photon.storage.tables import OutputTable
+from tests.faulty_s3 import FaultyS3
 from tests.support.key_services import WAYS, Keys, KeyServices, StoreUsers
 
 GIVEN, NEXT = Keys("first", "secret", "token"), Keys("second", "secret", "token")
@@ -82,20 +84,22 @@ class Chain:
         self.now_seconds, self.asked, self.lasts_seconds = 0.0, 0, 3_600.0
         self.may_answer = threading.Event()
         self.may_answer.set()
-        self.fails = False
-        self.has_answered = threading.Event()
+        self.fails, self.method = False, "test"
 
     def ask(self) -> Credentials:
         self.asked += 1
+        number, start = f"key-{self.asked}", datetime(2026, 1, 1, tzinfo=UTC)
         self.may_answer.wait()
         if self.fails:
             raise ValueError("the program ended with 1")
-        number, start = f"key-{self.asked}", datetime(2026, 1, 1, tzinfo=UTC)
         if not self.lasts_seconds:
-            return Credentials(number, "secret")
+            return Credentials(number, "secret", method=self.method)
         ends = start + timedelta(seconds=self.now_seconds + self.lasts_seconds)
+        again = {"access_key": number, "secret_key": "secret", "token": "token", "expiry_time": str(ends)}
         clock = lambda: start + timedelta(seconds=self.now_seconds)  # noqa: E731
-        return RefreshableCredentials(number, "secret", "token", ends, pytest.fail, "test", clock)
+        return RefreshableCredentials(
+            number, "secret", "token", ends, lambda: again, self.method, clock, advisory_timeout=0
+        )
 
 
 @pytest.fixture
@@ -118,25 +122,42 @@ def next_of(keys: ProcessKeys, before: str) -> str:
 
 
 def test_keys_are_renewed_before_they_end_and_nobody_waits_for_it(chain: Chain, keys: ProcessKeys) -> None:
+    chain.lasts_seconds = s3_credentials.RENEWED_SECONDS + 100
     assert keys.now().access_key == "key-1"
-    chain.now_seconds = 3_600 - s3_credentials.RENEWED_SECONDS - 1
+    chain.now_seconds = 99
     assert (keys.now().access_key, chain.asked) == ("key-1", 1)
-    chain.now_seconds += 2
+    chain.now_seconds = 101
     chain.may_answer.clear()
     assert keys.now().access_key == "key-1"
     chain.may_answer.set()
     assert next_of(keys, "key-1") == "key-2"
 
 
-def test_a_refusal_has_the_chain_asked_at_once_and_then_seldom(chain: Chain, keys: ProcessKeys) -> None:
+def test_wrong_keys_have_the_chain_asked_at_once_and_then_ever_less_often(
+    chain: Chain, keys: ProcessKeys
+) -> None:
     keys.now()
     chain.now_seconds = 60
-    keys.refuse()
+    keys.refuse(are_wrong=True)
     assert keys.now().access_key == "key-2"
-    keys.refuse()
-    assert (keys.now().access_key, chain.asked) == ("key-2", 2)
-    chain.now_seconds += s3_credentials.REFUSED_PAUSE_SECONDS
-    assert keys.now().access_key == "key-3"
+    asked = []
+    for _ in range(200):
+        chain.now_seconds += 1
+        keys.refuse(are_wrong=True)
+        asked.append(int(keys.now().access_key.removeprefix("key-")))
+    assert [asked.index(number) + 1 for number in (3, 4, 5, 6, 7)] == [10, 30, 70, 130, 190]
+
+
+def test_a_missing_right_makes_nobody_wait_and_keeps_keys_of_a_chain_that_fails(
+    chain: Chain, keys: ProcessKeys
+) -> None:
+    keys.now()
+    chain.now_seconds, chain.fails = 60, True
+    for _ in range(9):
+        keys.refuse(are_wrong=False)
+        assert keys.now().access_key == "key-1"
+    chain.fails, chain.now_seconds = False, 3_000
+    assert next_of(keys, "key-1") == f"key-{chain.asked}"
 
 
 def test_keys_without_an_end_are_looked_up_now_and_then(chain: Chain, keys: ProcessKeys) -> None:
@@ -144,6 +165,17 @@ def test_keys_without_an_end_are_looked_up_now_and_then(chain: Chain, keys: Proc
     keys.now()
     chain.now_seconds = s3_credentials.LOOKED_UP_SECONDS
     assert next_of(keys, "key-1") == "key-2"
+
+
+def test_keys_of_another_way_are_taken_only_where_a_second_look_finds_them_too(
+    chain: Chain, keys: ProcessKeys
+) -> None:
+    keys.now()
+    chain.method, chain.now_seconds = "half a file was passed over", 60
+    keys.refuse(are_wrong=True)
+    assert keys.now().access_key == "key-1"
+    chain.now_seconds += s3_credentials.MOST_PAUSE_SECONDS
+    assert next_of(keys, "key-1") == "key-3"
 
 
 def test_threads_that_need_keys_at_once_have_one_of_them_ask(chain: Chain, keys: ProcessKeys) -> None:
@@ -167,12 +199,19 @@ def test_a_program_that_hangs_is_told_and_keys_that_last_go_on(chain: Chain, key
     with pytest.raises(CredentialsMissing, match=r"within 0 s: look at the program or the service"):
         keys.now()
     assert chain.asked == 2
+    hung, chain.may_answer = chain.may_answer, threading.Event()
+    chain.may_answer.set()
+    chain.now_seconds += s3_credentials.HUNG_SECONDS
+    assert keys.now().access_key == "key-3"
+    hung.set()
+    assert keys.now().access_key == "key-3"
 
 
 def test_keys_that_last_outlive_a_program_that_fails(chain: Chain, keys: ProcessKeys) -> None:
     keys.now()
     chain.fails, chain.now_seconds = True, 3_580
-    assert keys.now().access_key == "key-1"
+    while not keys.why:
+        assert keys.now().access_key == "key-1"
     chain.now_seconds = 3_600
     with pytest.raises(CredentialsMissing, match=r"the program ended with 1\); set them as for boto3"):
         keys.now()
@@ -214,7 +253,7 @@ def test_objects_and_tables_are_opened_by_each_way(
 def test_keys_that_are_rotated_open_what_was_open_before(
     monkeypatch: pytest.MonkeyPatch, services: KeyServices, users: StoreUsers, on_s3: S3Folder
 ) -> None:
-    monkeypatch.setattr(s3_credentials, "REFUSED_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(s3_credentials, "FIRST_PAUSE_SECONDS", 0)
     services.give(users.add("old"))
     use(monkeypatch, services, "file")
     table, rows = OutputTable(on_s3, "joined_events"), pa.table({"row": range(9)})
@@ -233,7 +272,7 @@ def test_keys_that_are_rotated_open_what_was_open_before(
 def test_keys_are_renewed_without_a_refusal_while_a_table_is_in_use(
     monkeypatch: pytest.MonkeyPatch, services: KeyServices, users: StoreUsers, on_s3: S3Folder
 ) -> None:
-    monkeypatch.setattr(s3_credentials, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(s3_credentials, "RENEWED_PAUSE_SECONDS", 0)
     services.give(users.role_of("ends-soon"))
     use(monkeypatch, services, "instance")
     table = OutputTable(on_s3, "joined_events")
@@ -246,6 +285,16 @@ def test_keys_are_renewed_without_a_refusal_while_a_table_is_in_use(
     users.end("ends-soon")
     assert table.load().version() == 0
     assert open_table(table.folder).version() == 0
+
+
+@pytest.mark.server
+def test_head_of_keys_that_have_ended_is_known_for_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, services: KeyServices, on_s3: S3Folder, faulty: FaultyS3
+) -> None:
+    use(monkeypatch, services, "environment")
+    faulty.meet("ended")
+    with pytest.raises(PermissionError, match=r"ExpiredToken: The provided token has expired, at http"):
+        store_of(replace(on_s3, endpoint_url=faulty.url)).size_bytes("a")
 
 
 @pytest.mark.server

@@ -30,7 +30,7 @@ from photon.logs.announcements import Announcements
 from photon.pipeline.location import S3Folder
 from photon.storage.s3 import endpoint_url_of, region_of
 from photon.storage.s3_credentials import keys_now, refused
-from photon.storage.store_errors import code_of, is_refusal
+from photon.storage.store_errors import WRONG_KEYS, code_of
 
 CONNECT_SECONDS = 5.0
 SIGN_OF_LIFE_SECONDS = 10.0  # MinIO gives one every half second
@@ -104,11 +104,13 @@ class _Listener:
                 if not self._has_heard:
                     self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_OF_NEW_MINIO}")
             except (MinioException, NotTold, ValueError, KeyError, TypeError, ParseError) as error:
+                if (code := code_of(error)) in WRONG_KEYS:  # the next ones may be others
+                    refused(code)
+                    pause_seconds = max(2 * min(pause_seconds, MOST_PAUSE_SECONDS / 2), FIRST_PAUSE_SECONDS)
+                    continue
                 pause_seconds = REFUSED_PAUSE_SECONDS
-                if is_refusal(error):
-                    refused(code_of(error))
                 # An answer of S3 may have the key's id in it, and one of another server may be a whole page.
-                self._say(getattr(error, "code", None) or str(error)[:SAID_CHARACTERS])
+                self._say(code or str(error)[:SAID_CHARACTERS])
             except (HTTPError, OSError):  # the object is gone, and listing says so
                 pause_seconds = 0.0 if self._has_heard else min(pause_seconds, MOST_PAUSE_SECONDS / 2)
                 pause_seconds = max(2 * pause_seconds, FIRST_PAUSE_SECONDS)
