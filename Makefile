@@ -10,7 +10,7 @@ UV_VERSION := 0.13.8
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift flink figures lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, and Delta's JARs"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-verification  measure how much memory a verification of a day takes, beside one of an hour"
 	@echo "make bench-feed  measure deliveries to PostgreSQL, beside Spark's Delta source"
 	@echo "make bench-s3   count requests to S3 and their price, of a commit and of an idle hour"
+	@echo "make bench-killed-shift  measure how soon a killed shift joins again under Dagster, and live delay beside reports"
 	@echo "make flink      Flink for make bench, in an environment of its own"
 	@echo "make figures    the paper's figures, and live delay beside Spark and Flink, into docs/figures.md (some 25 minutes)"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
@@ -206,6 +207,9 @@ bench-feed: setup
 
 bench-s3: setup
 	$(BIN)/python -m bench s3
+
+bench-killed-shift: setup
+	$(BIN)/python -m bench killed-shift
 
 # For make bench, which makes it too where it is missing: 400 MB below ~/.cache/photon.
 flink: setup

@@ -29,8 +29,9 @@ IN_ONE_PROCESS = in_process_executor.configured({}, name="in_process")
 LOGGERS = {"console": colored_console_logger.configured({})}
 NO_OUTPUTS = {"io_manager": mem_io_manager}
 
-# Each pool lets as many ops run at once as the instance says (orchestration/dagster.yaml: one). Shifts are
-# in none: they wait for nobody. The names are the same in all pipelines, which share the machine.
+# Each pool has as many runs at once as the instance says (orchestration/dagster.yaml: one). Those in one wait
+# in line, and yield processors (`resources.launching`). Shifts are in none: they wait for nobody. The names
+# are the same in all pipelines, which share the machine.
 UPKEEP_POOL = "photon_upkeep"
 RECOVERY_POOL = "photon_recovery"  # rows are missing: it waits for no compaction
 VERIFICATION_POOL = "photon_verification"

@@ -288,6 +288,35 @@ def s3(folder: Path, objects: int, seconds: float, as_json: bool) -> None:
     print_found(found, lines, as_json)
 
 
+@measurement
+@click.option("--kills", default=10, show_default=True, help="In turn of four datacenters.")
+@click.option("--seconds", default=60.0, show_default=True, help="Of the calm time.")
+@click.option("--primary-per-second", default=200.0, show_default=True, help="Of each datacenter's logs.")
+@click.option("--foreign-per-second", default=20.0, show_default=True, help="Of each datacenter's logs.")
+def killed_shift(
+    folder: Path,
+    kills: int,
+    seconds: float,
+    primary_per_second: float,
+    foreign_per_second: float,
+    as_json: bool,
+) -> None:
+    """Seconds from the kill of a shift to its next row, and live delay calm and beside all reports.
+
+    Two pipelines of two datacenters each under a Dagster with its daemon, in some 15 minutes.
+    """
+    from bench.killed_shift import lines_of, measure_killed_shift
+    from bench.live_measurement import MeasurementFailed
+
+    try:
+        found = measure_killed_shift(
+            folder, kills, seconds, (primary_per_second, foreign_per_second), progress
+        )
+    except MeasurementFailed as error:
+        fail(str(error), NOT_DONE)
+    print_found(asdict(found), lines_of(found), as_json)
+
+
 USUAL_PARTS = ("rates", "distance", "costs")
 PARTS = (*USUAL_PARTS, "size", "small")
 

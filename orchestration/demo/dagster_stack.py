@@ -51,6 +51,7 @@ class DagsterStack:
     folder: DemoFolder
     code_port: int
     ui_port: int
+    pipelines: tuple[Path, ...] = ()  # none: the folder's own
 
     @property
     def url(self) -> str:
@@ -89,7 +90,7 @@ class DagsterStack:
     def _environment(self) -> dict[str, str]:
         return {
             "DAGSTER_HOME": str(self.folder.dagster_home),
-            "PHOTON_PIPELINES": str(self.folder.pipeline),
+            "PHOTON_PIPELINES": ":".join(map(str, self.pipelines or [self.folder.pipeline])),
         }
 
     @property

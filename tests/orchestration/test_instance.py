@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from dagster import DagsterInstance, DefaultRunLauncher
 from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.run_coordinator import DefaultRunCoordinator
+from dagster._core.run_coordinator import QueuedRunCoordinator
 from dagster._core.scheduler.instigation import TickStatus
 
 ROOT = Path(__file__).parents[2]
@@ -35,8 +35,11 @@ def test_everything_is_stored_below_the_home(instance: DagsterInstance, home: Pa
     assert instance.compute_log_manager.get_log_metadata(["a"]).stdout_location.startswith(str(home))
 
 
-def test_a_requested_run_waits_in_no_queue(instance: DagsterInstance) -> None:
-    assert isinstance(instance.run_coordinator, DefaultRunCoordinator)
+def test_shifts_count_for_no_limit_of_runs(instance: DagsterInstance) -> None:
+    assert isinstance(instance.run_coordinator, QueuedRunCoordinator)
+    queue = instance.get_concurrency_config().run_queue_config
+    assert queue is not None
+    assert queue.max_concurrent_runs == -1
 
 
 def test_the_dialog_for_backfills_advises_against_nothing(instance: DagsterInstance) -> None:
@@ -48,6 +51,7 @@ def test_the_dialog_for_backfills_advises_against_nothing(instance: DagsterInsta
 def test_only_daemons_that_have_something_to_do_run(instance: DagsterInstance) -> None:
     assert set(instance.get_required_daemon_types()) == {
         *("SENSOR", "SCHEDULER", "BACKFILL", "MONITORING", "FRESHNESS_DAEMON", "ASSET"),
+        "QUEUED_RUN_COORDINATOR",
     }
 
 
