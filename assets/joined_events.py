@@ -3,6 +3,7 @@
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 
 from dagster import (
     AssetExecutionContext,
@@ -23,8 +24,10 @@ from assets.runs import (
 from assets.shift_reports import Reporter
 from assets.side_tables import table_kinds, table_metadata
 from jobs.batch_job import SparkRunner
+from jobs.warming import WarmingRunner
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.ending import ShiftLimits
+from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.run import prepare, run_shift
 from resources.environment import ServedPipeline
 from resources.spark import SparkResource
@@ -60,9 +63,11 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
             at_the_end.callback(spark.stop)
             pipeline = served.load()
             prepare(pipeline)
-            # Warm up before waiting in line: the predecessor works on until then.
-            runner = SparkRunner(lambda: spark.for_joins(pipeline), pipeline.limits.workers)
-            runner.warm_up()
+            state, workers = pipeline.datacenters[context.partition_key].state, pipeline.limits.workers
+            runner = WarmingRunner(lambda: SparkRunner(partial(spark.for_joins, pipeline), workers))
+            at_the_end.callback(runner.close)
+            # Warm up before waiting in line, where the predecessor works on until then.
+            runner.get_ready(lambda: lease_status_of(state).is_locked and not drain.asked())
             reporter = Reporter(context, served, pipeline)
 
             def should_stop() -> bool:
