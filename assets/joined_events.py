@@ -8,6 +8,7 @@ from functools import partial
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
+    Failure,
     MaterializeResult,
     PartitionsDefinition,
     asset,
@@ -25,7 +26,7 @@ from assets.shift_reports import Reporter
 from assets.side_tables import table_kinds, table_metadata
 from jobs.batch_job import SparkRunner
 from jobs.warming import WarmingRunner
-from photon.dispatcher.retrying import Callbacks, StoppedWaiting
+from photon.dispatcher.retrying import BatchReport, Callbacks, StoppedWaiting
 from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.run import prepare, run_shift
@@ -33,6 +34,13 @@ from resources.environment import ServedPipeline
 from resources.spark import SparkResource
 
 RELIEF = timedelta(minutes=1)  # how long a shift that is over waits for its successor
+
+
+def refuse_beside_reports(context: AssetExecutionContext) -> None:
+    """Fail in a run that has reports too: it waits in line, and they would wait for the end of the shift."""
+    if context.run.run_op_concurrency is not None:
+        why = "A shift begins in no run that makes other assets too: materialize joined_events by itself."
+        raise Failure(description=why, allow_retries=False)
 
 
 def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition[str]) -> AssetsDefinition:
@@ -60,6 +68,7 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
             logs_that_end_no_run(),
             ExitStack() as at_the_end,
         ):
+            refuse_beside_reports(context)
             at_the_end.callback(spark.stop)
             pipeline = served.load()
             prepare(pipeline)
@@ -82,7 +91,12 @@ def joined_events_asset(served: ServedPipeline, partitions: PartitionsDefinition
                 relief=RELIEF,
                 idle=times.idle_timeout,
             )
-            callbacks = Callbacks(should_stop, reporter.on_batch, reporter.on_wait, reporter.on_resume)
+
+            def on_batch(batch: BatchReport) -> None:
+                runner.warm_up()  # the rows of the first batch are there
+                reporter.on_batch(batch)
+
+            callbacks = Callbacks(should_stop, on_batch, reporter.on_wait, reporter.on_resume)
             try:
                 result = run_shift(pipeline, context.partition_key, "until_idle", runner, limits, callbacks)
             except StoppedWaiting:

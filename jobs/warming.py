@@ -6,27 +6,36 @@ For so long nobody would join the events of a datacenter whose shift was killed.
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from jobs.batch_job import SparkRunner
-from photon.join.messages import BatchRunner, BatchTasks, TaskOutcome
+from jobs.session import TASK_TRIES
+from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
 from photon.join.task_process import TaskProcess
 
+log = logging.getLogger(__name__)
+
 POLL_SECONDS = 0.1
+# The session begins after the first batch, whose rows come first, or after so long: catch-up may take hours.
+FIRST_BATCH_SECONDS = 10.0
 
 
 class WarmingRunner:
-    """A `BatchRunner`: a process of its own, then Spark, which warms up from the second batch on."""
+    """A `BatchRunner`: a process of its own, then Spark."""
 
     def __init__(self, open_spark: Callable[[], SparkRunner]) -> None:
         """`open_spark` builds a session; whoever gives it ends it, once this is closed."""
         self._open_spark = open_spark
-        self._spark: Future[SparkRunner] | None = None
         self._thread = ThreadPoolExecutor(1, "warming")
+        self._beginning = threading.Lock()
+        self._timer = threading.Timer(FIRST_BATCH_SECONDS, self.warm_up)
+        self._timer.daemon = True
+        self._spark: Future[SparkRunner] | None = None
         self._process: TaskProcess | None = None
-        self._batches = 0
 
     def get_ready(self, is_busy: Callable[[], bool]) -> None:
         """Be ready for a first batch: warm while `is_busy`, else at once.
@@ -39,11 +48,13 @@ class WarmingRunner:
                 return
             time.sleep(POLL_SECONDS)
         self._process = TaskProcess()
+        self._timer.start()
 
     def warm_up(self) -> None:
-        """Begin to build a session, and to run what its first batch would wait for."""
-        if self._spark is None:
-            self._spark = self._thread.submit(self._warm_spark)
+        """Begin to build a session, and to run what its first batch would wait for; at most once."""
+        with self._beginning:
+            if self._spark is None:
+                self._spark = self._thread.submit(self._warm_spark)
 
     def _warm_spark(self) -> SparkRunner:
         runner = self._open_spark()
@@ -58,38 +69,47 @@ class WarmingRunner:
     @property
     def workers(self) -> int:
         """How many tasks run at once."""
-        is_on_spark = self._spark is not None and self._spark.done() and self._spark.exception() is None
-        return self._spark.result().workers if is_on_spark and self._spark else TaskProcess.workers
+        spark = self._spark_if_warm()
+        return TaskProcess.workers if spark is None else spark.workers
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """Run a batch; what ails the session is raised here, and the next batch begins another one."""
-        self._batches += 1
-        if self._batches > 1:  # the first one's rows are there
-            self.warm_up()
-        return self._runner().run(batch)
+        """Run a batch. What ails the session is raised here."""
+        spark = self._spark_if_warm()
+        if spark is not None:
+            self._end_process()
+            return spark.run(batch)
+        # As Spark does: whatever killed a process once, such as a lack of memory, condemns no record.
+        for _ in range(TASK_TRIES - 1):
+            try:
+                return self._living_process().run(batch)
+            except WorkerDied as error:
+                log.warning("%s; another one tries its batch again", error)
+        return self._living_process().run(batch)
 
     def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
-        """Run a batch beside."""
-        return self._runner().begin(batch)
+        """Begin tasks beside those of `run`: none before Spark is there, for `run` would wait for them."""
+        spark = self._spark_if_warm()
+        if spark is not None:
+            return spark.begin(batch)
+        nothing: Future[list[TaskOutcome]] = Future()
+        nothing.set_result([])
+        return nothing
 
     def close(self) -> None:
         """End the process, and wait until nobody builds a session any more."""
-        self._thread.shutdown(wait=True)
+        self._timer.cancel()
+        self._thread.shutdown(wait=True, cancel_futures=True)
         self._end_process()
+
+    def _spark_if_warm(self) -> SparkRunner | None:
+        return self._spark.result() if self._spark is not None and self._spark.done() else None
+
+    def _living_process(self) -> TaskProcess:
+        if self._process is None or not self._process.lives:
+            self._process = TaskProcess()
+        return self._process
 
     def _end_process(self) -> None:
         if self._process is not None:
             self._process.close()
             self._process = None
-
-    def _runner(self) -> BatchRunner:
-        if self.is_warm and self._spark is not None:
-            spark = self._spark
-            if spark.exception() is not None:
-                self._spark = None
-            else:
-                self._end_process()
-            return spark.result()
-        if self._process is None or not self._process.lives:
-            self._process = TaskProcess()
-        return self._process

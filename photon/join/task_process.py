@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from concurrent.futures import Future
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -20,7 +19,7 @@ CLOSE_SECONDS = 5.0  # it ends once nobody is at the other end of its pipe
 
 
 class TaskProcess:
-    """A `BatchRunner` on one process, which ends with the thread that began it."""
+    """One process for tasks, which ends with the thread that began it."""
 
     workers = 1
 
@@ -55,15 +54,6 @@ class TaskProcess:
                 raise NoWorkerStarts(f"{ended} before it could run one; what it said is above") from error
             raise WorkerDied(ended) from error
         return outcomes
-
-    def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
-        """Run them at once."""
-        future: Future[list[TaskOutcome]] = Future()
-        try:
-            future.set_result(self.run(batch))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
     def close(self) -> None:
         self._line.close()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +20,8 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 STOPPED = ("T", "t")  # stopped by a signal, or by a debugger
 ON_DISK = "D"
+ENDED = ("Z", "X")  # its parent has not asked yet how it ended
+_BEGAN_WORD = 19  # field 22 of the account, which begins with its field 3
 NICENESS = 10  # upkeep and rebuilds have it, so that joins go first
 PRIVATE_FILE = (
     0o600  # the mode of what its user alone may read: state, index and waiting records have what logs have
@@ -26,11 +30,48 @@ PRIVATE_FILE = (
 
 def state_of(process: int) -> str:
     """The letter that Linux has for the state of a process; empty if there is none, or nobody can tell."""
+    return next(iter(_account_of(process)), "")
+
+
+def _account_of(process: int) -> list[str]:
+    """Linux's words on a process from its state on; none if there is no such process, or nobody can tell."""
     try:
-        # The program's name, in brackets before the letter, may have blanks and brackets itself.
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+        # The program's name, in brackets before the state, may have blanks and brackets itself.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+@dataclass(frozen=True)
+class Begun:
+    """When a process of this machine began, by a clock that nobody sets: no other process has the same."""
+
+    host: str
+    boot: str  # each start of a machine has an id
+    process: int
+    ticks: int  # since the machine started
+
+    @classmethod
+    def of(cls, process: int) -> Begun | None:
+        """Its beginning; None if it has ended, or nobody can tell."""
+        words = _account_of(process)
+        if not words or words[0] in ENDED:
+            return None
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return cls(socket.gethostname(), boot, process, int(words[_BEGAN_WORD]))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process has ended for sure, by a look on its own machine."""
+        return self.host == socket.gethostname() and Begun.of(self.process) != self
+
+
+def ticks_now() -> int:
+    """Ticks since the machine started, as `Begun` has them; 0 where nobody counts them."""
+    try:
+        return int(float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK"))
+    except OSError:
+        return 0
 
 
 def is_stopped(process: int) -> bool:

@@ -62,6 +62,32 @@ def test_the_events_on_which_an_adapter_dies_raises_or_hangs_are_dead_letters_be
     assert sorted(joined_rows(pipeline.file)["click"].to_pylist()) == ["a", "b", "c", "d"]
 
 
+DIES_ONCE = """
+import os
+from pathlib import Path
+
+from photon.adapters import per_event
+
+
+@per_event
+def join(foreign, primary):
+    if not Path(r"{mark}").exists():
+        Path(r"{mark}").touch()
+        os.kill(os.getpid(), 9)
+    return {{**primary, **foreign}}
+"""
+
+
+def test_a_record_under_which_the_process_was_killed_once_is_joined(tmp_path: Path) -> None:
+    mark = tmp_path / "killed"
+    (tmp_path / "dies_once.py").write_text(DIES_ONCE.format(mark=mark))
+    pipeline = pipeline_in(tmp_path, "a", more="adapter: dies_once:join\n")
+    with never_warm() as runner:
+        counts = run_shift(pipeline, "east", "complete", runner).counts.as_dict()
+    assert mark.exists()
+    assert (counts["joined"], counts["dead_letters"]) == (1, 0)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_shift_joins_before_its_session_is_warm_and_goes_on_with_spark(tmp_path: Path) -> None:
@@ -76,6 +102,7 @@ def test_a_shift_joins_before_its_session_is_warm_and_goes_on_with_spark(tmp_pat
     def on_batch(batch: BatchReport) -> None:
         batches.append(batch)
         assert len(batches) > 1 or not opened  # the first batch's rows are there before
+        runner.warm_up()
         if len(batches) < 3:
             log_clicks(pipeline.file, str(len(batches)))
 
@@ -98,6 +125,7 @@ def test_a_session_that_can_not_be_built_ends_the_shift_with_its_reason(tmp_path
 
     def on_batch(batch: BatchReport) -> None:
         batches.append(batch)
+        runner.warm_up()
         log_clicks(pipeline.file, str(len(batches)))
 
     with closing(WarmingRunner(open_spark)) as runner, pytest.raises(EnvironmentLacks, match="no Java"):

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psutil
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.launcher import WorkerStatus
-from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._core.test_utils import create_test_daemon_workspace_context
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import ModuleTarget
 from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 
+from assets.work import UPKEEP_POOL
 from photon.dispatcher.shift.run import prepare
-from photon.process.operating_system import NICENESS
+from photon.process.operating_system import NICENESS, Begun
+from resources.launching import PROCESS_TAG
 from tests.e2e.process_marks import soon
 from tests.orchestration.location import Location
 
@@ -131,6 +133,7 @@ def test_a_run_in_a_pool_yields_and_frees_its_pool_when_its_process_is_gone(dags
     process = dagster.process_of(first)
     assert process.nice() == max(NICENESS, os.nice(0))
     launcher, run = dagster.instance.run_launcher, dagster.run(first)
+    assert [tag for tag in run.tags if tag.startswith(PROCESS_TAG)] == [f"{PROCESS_TAG}{process.pid}"]
     process.send_signal(signal.SIGSTOP)
     assert launcher.check_run_worker_health(run).status is WorkerStatus.RUNNING
     process.kill()
@@ -144,11 +147,69 @@ def test_a_run_in_a_pool_yields_and_frees_its_pool_when_its_process_is_gone(dags
     assert dagster.ends(second)
 
 
-def test_a_process_of_a_code_server_elsewhere_is_taken_for_alive(
-    location: Location, instance: DagsterInstance
+def a_moment_before(begun: Begun) -> Begun:
+    return replace(begun, ticks=begun.ticks - 1)  # the number is another process's now
+
+
+def before_a_restart(begun: Begun) -> Begun:
+    return replace(begun, boot="00000000-0000-0000-0000-000000000000")
+
+
+def elsewhere(begun: Begun) -> Begun:
+    return replace(before_a_restart(begun), host="another")
+
+
+@pytest.mark.parametrize(
+    ("known", "status"),
+    [
+        ([], WorkerStatus.RUNNING),
+        ([elsewhere], WorkerStatus.RUNNING),
+        ([a_moment_before], WorkerStatus.FAILED),
+        ([before_a_restart], WorkerStatus.FAILED),
+        (
+            [before_a_restart, lambda begun: begun],
+            WorkerStatus.RUNNING,
+        ),  # launched twice: one was turned away
+    ],
+)
+def test_a_run_fails_only_if_each_process_of_it_is_known_to_be_gone(
+    location: Location,
+    instance: DagsterInstance,
+    known: Sequence[Callable[[Begun], Begun]],
+    status: WorkerStatus,
 ) -> None:
-    run = location.run()
-    instance.add_run_tags(run, {GRPC_INFO_TAG: '{"host": "10.1.2.3", "port": 4266}'})
-    found = instance.get_run_by_id(run)
-    assert found is not None
-    assert instance.run_launcher.check_run_worker_health(found).status is WorkerStatus.RUNNING
+    begun, run_id = Begun.of(os.getpid()), location.run()
+    assert begun is not None
+    tags = {f"{PROCESS_TAG}{n}": json.dumps(asdict(change(begun))) for n, change in enumerate(known)}
+    instance.add_run_tags(run_id, tags)
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    assert instance.run_launcher.check_run_worker_health(run).status is status
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_limit_that_a_person_gave_a_pool_stays_and_0_stops_it(dagster: Dagster) -> None:
+    storage = dagster.instance.event_log_storage
+    storage.set_concurrency_slots(UPKEEP_POOL, 0)
+    run = dagster.submit("compact")
+    dagster.look()
+    assert dagster.statuses(run) == ["QUEUED"]
+    storage.set_concurrency_slots(UPKEEP_POOL, 2)
+    others = [dagster.submit(job) for job in ("gc", "registry_report")]
+    dagster.look()
+    assert dagster.statuses(run, *others).count("QUEUED") == 1
+    assert all(dagster.ends(one) for one in (run, others[0]))
+
+
+def test_a_shift_refuses_a_run_that_makes_a_report_too(location: Location, instance: DagsterInstance) -> None:
+    """Such a run would wait in line as a report, and have a pool for as long as the shift."""
+    keys = [location.served.asset_key(name) for name in ("joined_events", "verification_report")]
+    job = location.defs.resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(
+        instance=instance, asset_selection=keys, partition_key="east", raise_on_error=False
+    )
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    said = failure.step_failure_data.user_failure_data
+    assert said is not None
+    assert "materialize joined_events by itself" in str(said.description)
