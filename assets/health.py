@@ -19,10 +19,9 @@ from dagster import (
     AssetSpec,
     multi_asset_check,
 )
-from dagster._core.definitions.run_request import InstigatorType
 
 from assets.runbook import section
-from assets.runs import Metadata, canceled_with_a_sentence, failures_with_a_message
+from assets.runs import Metadata, canceled_with_a_sentence, cursor_of, failures_with_a_message
 from photon.health.facts import look
 from photon.health.judge import PROMISES, judge
 from photon.health.memory import WatcherNotes, from_text, memory_beside
@@ -139,13 +138,5 @@ def _watchers_notes(
     context: AssetCheckExecutionContext, served: ServedPipeline, datacenter: str
 ) -> WatcherNotes | None:
     """The watcher's notes on a datacenter, in the code location of this run if Dagster launched it."""
-    origin = context.run.remote_job_origin
-    states = context.instance.all_instigator_state(
-        repository_selector_id=origin.repository_origin.get_selector_id() if origin else None,
-        instigator_type=InstigatorType.SENSOR,
-    )
-    for state in states:
-        data = state.sensor_instigator_data
-        if state.name == watcher_name(served) and data is not None:
-            return from_text(data.cursor).get(datacenter)
-    return None
+    cursor = cursor_of(context, watcher_name(served))
+    return from_text(cursor).get(datacenter) if cursor is not None else None

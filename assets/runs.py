@@ -20,6 +20,7 @@ from dagster import (
     OpExecutionContext,
     TableRecord,
 )
+from dagster._core.definitions.run_request import InstigatorType
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
@@ -76,13 +77,17 @@ def canceled_with_a_sentence(context: Context) -> Iterator[None]:
         raise told_to_end(context, what) from None
 
 
-def told_to_end(context: Context, what_came_of_it: str) -> Failure:
-    """Note that the run was told to end; return the failure that ends it.
+def told_to_end(context: Context, what_came_of_it: str) -> Failure | DagsterExecutionInterruptedError:
+    """Note that the run was told to end; return the error that ends it.
 
-    Dagster shows the run as canceled if Dagster told it.
+    Dagster shows the run as canceled if Dagster told it. One that somebody has ended in Dagster by force stays
+    as it was marked: a Failure would make a failed run of one that was canceled.
     """
     _TOLD_TO_END.add(context.run.run_id)
-    return Failure(description=f"The run was told to end. {what_came_of_it}", allow_retries=False)
+    says = f"The run was told to end. {what_came_of_it}"
+    if (run := context.instance.get_run_by_id(context.run.run_id)) is not None and run.is_finished:
+        return DagsterExecutionInterruptedError(says)
+    return Failure(description=says, allow_retries=False)
 
 
 @contextmanager
@@ -97,6 +102,17 @@ def pipeline_of_run(served: ServedPipeline) -> Iterator[Pipeline]:
             close_registries()
 
 
+def cursor_of(context: AssetCheckExecutionContext, sensor: str) -> str | None:
+    """The cursor of a sensor, in the code location of this run if Dagster launched it."""
+    origin = context.run.remote_job_origin
+    states = context.instance.all_instigator_state(
+        repository_selector_id=origin.repository_origin.get_selector_id() if origin else None,
+        instigator_type=InstigatorType.SENSOR,
+    )
+    found = (one.sensor_instigator_data for one in states if one.name == sensor)
+    return next((data.cursor for data in found if data is not None), None)
+
+
 class Drain:
     """Whether somebody asked the run to stop."""
 
@@ -107,9 +123,9 @@ class Drain:
         return self._asked
 
     def asked_by_dagster(self, context: AssetExecutionContext) -> bool:
-        """Whether it was Dagster, which waits for the run to end as canceled."""
+        """Whether it was Dagster, which waits for the run to end as canceled, or has ended it by force."""
         run = context.instance.get_run_by_id(context.run.run_id) if self._asked else None
-        return run is not None and run.status is DagsterRunStatus.CANCELING
+        return run is not None and (run.is_finished or run.status is DagsterRunStatus.CANCELING)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Stop in order at the first signal, at once at the second."""

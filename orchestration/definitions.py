@@ -13,6 +13,7 @@ from dagster import (
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
 from assets.attributes import with_attributes
+from assets.closed_days import days_check
 from assets.daily_joins import ASSET as DAILY_JOINS
 from assets.daily_joins import JOB as DAILY_JOB
 from assets.daily_joins import daily_joins_asset
@@ -90,7 +91,9 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
                 *(report_asset(report, served) for report in REPORTS),
             ],
         ),
-        asset_checks=[health_checks(served, name) for name in served.datacenters],
+        asset_checks=[
+            check(served, name) for check in (health_checks, days_check) for name in served.datacenters
+        ],
         jobs=[
             shift,
             days,
