@@ -80,7 +80,7 @@ def canceled_with_a_sentence(context: Context) -> Iterator[None]:
 def told_to_end(context: Context, what_came_of_it: str) -> Failure | DagsterExecutionInterruptedError:
     """Note that the run was told to end; return the error that ends it.
 
-    Dagster shows the run as canceled if Dagster told it. One that somebody has ended in Dagster by force stays
+    Dagster shows the run as canceled if Dagster told it. One that somebody has ended there by force stays
     as it was marked: a Failure would make a failed run of one that was canceled.
     """
     _TOLD_TO_END.add(context.run.run_id)
