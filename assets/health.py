@@ -23,7 +23,7 @@ from dagster import (
 from assets.runbook import section
 from assets.runs import Metadata, canceled_with_a_sentence, cursor_of, failures_with_a_message
 from photon.health.facts import look
-from photon.health.judge import PROMISES, judge
+from photon.health.judge import PROMISES, in_checks, judge
 from photon.health.memory import WatcherNotes, from_text, memory_beside
 from photon.health.verdict import Level, Verdict
 from photon.process.clock import SystemClock
@@ -117,11 +117,15 @@ def health_checks(served: ServedPipeline, datacenter: str) -> AssetChecksDefinit
             is_starting = notes is not None and notes.is_starting
             facts = look(pipeline, datacenter, SystemClock().now_us(), is_starting)
             memory, why_alone = memory_beside(notes, facts)
-            verdicts = judge(facts, memory, pipeline)
+            found, memory = judge(facts, memory, pipeline)
+            verdicts = in_checks(found, facts, memory, pipeline)
         alone = f"Judged by this look alone: {why_alone} (sensor {watcher_name(served)})."
         for promise, verdict in verdicts.items():
             key = AssetCheckKey(asset, check_name(datacenter, promise))
             if key in context.selected_asset_check_keys:
+                if verdict.is_unsure:  # what Dagster shows stays
+                    context.log.warning("no result before it has lasted a while: %s", verdict.text)
+                    continue
                 yield AssetCheckResult(
                     asset_key=asset,
                     check_name=key.name,

@@ -27,8 +27,8 @@ from assets.runbook import with_section
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
 from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
-from photon.health.registry import REGISTRY_PROMISES, judge_registry
-from photon.health.verdict import late_after
+from photon.health.registry import ENDPOINTS, REGISTRY_PROMISES, judge_registry
+from photon.health.verdict import PATIENCE_SECONDS, late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import SystemClock
@@ -189,7 +189,12 @@ def _report_state(run: WorkRun) -> MaterializeResult[None]:
     from photon.upkeep.registry_state import registry_state
 
     state = registry_state(run.pipeline)
-    checks = checks_of(judge_registry(state, run.pipeline), run.pipeline)
+    verdicts = judge_registry(state, run.pipeline)
+    if verdicts[ENDPOINTS].level != "ok":  # one look is no alarm
+        run.clock.sleep(PATIENCE_SECONDS)
+        again = registry_state(run.pipeline, endpoints_only=True)
+        verdicts[ENDPOINTS] = judge_registry(again, run.pipeline)[ENDPOINTS]
+    checks = checks_of(verdicts, run.pipeline)
     return MaterializeResult(metadata=state_metadata(state), check_results=checks)
 
 

@@ -5,8 +5,6 @@ A local registry is a file of this machine, so there is nothing to watch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dagster import (
     AssetCheckEvaluation,
     AssetCheckResult,
@@ -20,17 +18,23 @@ from dagster import (
 
 from assets.registry_state import checks_of
 from orchestration.seen import unlike_shown
+from photon.health.memory import Memory
 from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
+from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
+from photon.process.clock import Clock, SystemClock
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.opening import close_registries
 from resources.environment import ServedPipeline, dagster_name
 
-TICK_SECONDS = 30
+TICK_SECONDS = 10
+ANSWER_SECONDS = 3.0  # an endpoint that takes longer does not answer at this look
 
 
-def registry_sensor(served: ServedPipeline) -> SensorDefinition:
+def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> SensorDefinition:
     """The sensor: it evaluates the checks of `registry_state` when Dagster shows another level."""
+
+    clock = clock or SystemClock()
 
     @sensor(
         name=dagster_name(served.pipeline.name, "registry_watcher"),
@@ -39,29 +43,35 @@ def registry_sensor(served: ServedPipeline) -> SensorDefinition:
         description="Looks whether each endpoint of the registry answers and takes writes.",
     )
     def watcher(context: SensorEvaluationContext) -> SensorResult:
+        pipeline, now_us = served.load(), clock.now_us()
         try:
-            found = _look(served.load())
+            found = {ENDPOINTS: (_look(pipeline),)}
         except RegistryMissing as error:
             return SensorResult(skip_reason=SkipReason(str(error)))
         finally:
             close_registries()
+        memory = Memory.from_text(context.cursor).fresh(now_us).having_found(found, now_us)
+        told = {promise: one for promise, (one,) in memory.telling(found, now_us).items()}
+        sure = {promise: one for promise, one in told.items() if not one.is_unsure}
+        evaluations = [_evaluation(served, one) for one in checks_of(sure, pipeline)]
         return SensorResult(
-            skip_reason=SkipReason("; ".join(one.description or "" for one in found)),
-            asset_events=unlike_shown(context.instance, [_evaluation(served, one) for one in found]),
+            skip_reason=SkipReason("; ".join(one.text for one in told.values())),
+            cursor=memory.as_text(),
+            asset_events=unlike_shown(context.instance, evaluations),
         )
 
     return watcher
 
 
-def _look(pipeline: Pipeline) -> Sequence[AssetCheckResult]:
+def _look(pipeline: Pipeline) -> Verdict:
+    """The verdict on the endpoints. Of its ledgers this look knows nothing: a report has to tell."""
     from photon.upkeep.registry_state import registry_state  # late: a location loads without it
 
     try:
-        state = registry_state(pipeline, endpoints_only=True)
+        state = registry_state(pipeline, ANSWER_SECONDS, endpoints_only=True)
     except RegistryUnavailable as error:
-        return checks_of(judge_unavailable(error), pipeline)
-    # Of its ledgers this look knows nothing: until the report has run, their check has no result.
-    return checks_of({ENDPOINTS: judge_registry(state, pipeline)[ENDPOINTS]}, pipeline)
+        return judge_unavailable(error)[ENDPOINTS]
+    return judge_registry(state, pipeline)[ENDPOINTS]
 
 
 def _evaluation(served: ServedPipeline, result: AssetCheckResult) -> AssetCheckEvaluation:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 
 from dagster import (
     AssetCheckEvaluation,
@@ -30,13 +31,12 @@ from dagster_shared.error import SerializableErrorInfo
 
 from assets.health import level_of
 from photon.health.alerts import Alert
-from photon.health.verdict import Level
+from photon.health.verdict import PATIENCE_SECONDS, Level
 from photon.process.clock import MICROSECONDS
 
 OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it
-# One tick may fail because the machine was busy, and the next one comes within a minute. A schedule's comes
-# in an hour or a day.
-SENSOR_TICKS_THAT_FAIL = 2
+# More ticks of a sensor than come within `PATIENCE_SECONDS`. A schedule's next one comes in an hour or a day.
+MOST_TICKS = 20
 _FRESHNESS: dict[FreshnessState, Level] = {
     FreshnessState.PASS: "ok",
     FreshnessState.WARN: "warn",
@@ -174,18 +174,19 @@ def _instigators(context: SensorEvaluationContext, names: Collection[str]) -> li
 
 def _tick(instance: DagsterInstance, scope: Scope, state: InstigatorState) -> Alert | None:
     """How the latest ticks of a sensor or schedule went; None where they say neither."""
-    needed = SENSOR_TICKS_THAT_FAIL if state.instigator_type is InstigatorType.SENSOR else 1
     origin, selector = state.instigator_origin_id, state.selector_id
-    ticks = instance.get_ticks(origin, selector, limit=needed, statuses=_ENDED)
+    is_sensor = state.instigator_type is InstigatorType.SENSOR
+    ticks = instance.get_ticks(origin, selector, limit=MOST_TICKS if is_sensor else 1, statuses=_ENDED)
     if not ticks:
         return None
-    failed = [tick for tick in ticks if tick.status is TickStatus.FAILURE]
+    failed = list(takewhile(lambda tick: tick.status is TickStatus.FAILURE, ticks))
     at_us = round(ticks[0].timestamp * MICROSECONDS)
-    if len(failed) == needed:
-        return Alert(scope.name, "tick", state.name, "error", _says(state, ticks[0]), at_us)
-    if ticks[0].status is TickStatus.FAILURE:
-        return None  # the next one decides
-    return Alert(scope.name, "tick", state.name, "ok", f"{state.name} works", at_us)
+    if not failed:
+        return Alert(scope.name, "tick", state.name, "ok", f"{state.name} works", at_us)
+    lasts_seconds = failed[0].timestamp - failed[-1].timestamp
+    if is_sensor and lasts_seconds < PATIENCE_SECONDS and len(failed) < MOST_TICKS:
+        return None  # the next ones decide
+    return Alert(scope.name, "tick", state.name, "error", _says(state, failed[0]), at_us)
 
 
 def _says(state: InstigatorState, tick: InstigatorTick) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
 
 from dagster import (
     AssetCheckEvaluation,
@@ -21,16 +23,19 @@ from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
 from photon.dispatcher.shift.people import Decisions, decisions_seen
 from photon.errors import UserError
-from photon.health.facts import STANDING_STILL, look
-from photon.health.judge import judge
+from photon.health.facts import Facts, look
+from photon.health.judge import in_checks, judge
 from photon.health.memory import Told, WatcherNotes, as_text, from_text
-from photon.health.verdict import Verdict, level_after
+from photon.health.verdict import Verdict, passing
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.in_time import Repeated
 from photon.registry.opening import close_registries
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
+# A datacenter whose disk hangs keeps no other from being looked at; Dagster ends a tick after a minute.
+ANSWER_SECONDS, STANDS_SECONDS = 10.0, 60.0
 # A check of a datacenter that still fails is evaluated again after this time, with the numbers of then.
 AGAIN_US = 5 * 60 * MICROSECONDS
 # One that passes is evaluated again after this time, so that its numbers are no older. Each is 1 KB.
@@ -44,7 +49,7 @@ class Look:
     """The result of a look at one datacenter."""
 
     notes: WatcherNotes  # to be remembered until the next look
-    verdicts: Mapping[str, Verdict]  # one for each promise that could be judged
+    verdicts: Mapping[str, Verdict]  # one for each promise that could be judged, and is sure
     problems: tuple[str, ...]
 
 
@@ -93,25 +98,37 @@ def _look_at(
 ) -> Look:
     """Look at one datacenter. One that can't be looked at keeps no other from being judged."""
     try:
-        facts = look(pipeline, name, now_us, is_starting, decisions)
-        memory = last.memory.after(facts)
-        verdicts = judge(facts, memory, pipeline)
+        ask = partial(look, pipeline, name, now_us, is_starting, decisions)
+        facts = _looks_at(pipeline.file, name).answer(ask, ANSWER_SECONDS)
+        found, memory = judge(facts, last.memory, pipeline)
+        verdicts = in_checks(found, facts, memory, pipeline)
     except Exception as error:
         log.warning("datacenter %s can't be looked at", name, exc_info=True)
         return _not_seen(pipeline, name, last, now_us, error)
-    problems = tuple(verdict.says for verdict in verdicts.values() if verdict.level != "ok")
-    return Look(WatcherNotes(now_us, memory, last.told, is_starting), verdicts, problems)
+    problems = tuple(one.says for one in verdicts.values() if one.level != "ok")
+    return Look(WatcherNotes(now_us, memory, last.told, is_starting), _sure(verdicts), problems)
+
+
+@lru_cache
+def _looks_at(pipeline: Path, datacenter: str) -> Repeated[Facts]:
+    return Repeated(STANDS_SECONDS)
+
+
+def _sure(verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """Those that a next look does not take back; what Dagster shows of the others stays as it is."""
+    return {promise: one for promise, one in verdicts.items() if not one.is_unsure}
 
 
 def _not_seen(pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, error: Exception) -> Look:
     """The result where a look fails: the datacenter may stand still. Its other checks stay as they were."""
     why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     says = f"{name} can't be looked at: {why}"
-    level = level_after(now_us - last.looked_us, STANDING_STILL)
-    if level == "ok":  # a hiccup
-        return Look(last, {}, (says,))
     remedy = "mend what is named; until then its other checks say what was so before"
-    return Look(last, {"works": Verdict(level, says, remedy)}, (says,))
+    verdict = passing("error", says, remedy, "can't be looked at")
+    found = {"works": (verdict,)}
+    memory = last.memory.fresh(now_us).having_found(found, now_us)
+    verdicts = {promise: one for promise, (one,) in memory.telling(found, now_us).items()}
+    return Look(replace(last, memory=memory), _sure(verdicts), (says,))
 
 
 def _due(seen: Look, now_us: int) -> dict[str, Told]:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
 
 from photon.dispatcher.shift.lease import START_SECONDS
 from photon.dispatcher.shift.people import how_to_start
-from photon.health.facts import STANDING_STILL, Facts
+from photon.health.facts import Facts
 from photon.health.memory import Memory
-from photon.health.verdict import Level, Verdict, level_after
+from photon.health.verdict import Verdict, passing
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Durations
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.pace import size, span
 from photon.process.readable import counted
 
-# A join waits for what is unavailable: a hiccup of the registry is over within seconds.
-WAITING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
 GOES_ON = "mend that, and it goes on by itself"
 # Nobody gives a datacenter up for good within this: starts, mounts and clocks are late by less.
 LOST_SECONDS = 3_600.0
-# Batches fail one after the other: a new session of Spark, which may end that, takes half a minute.
-FAILING = Durations(warn=timedelta(seconds=30), error=timedelta(minutes=1))
+# Of an alarm on executors, whose driver counts them each second and waits some seconds before it says so.
+EXECUTORS_SECONDS = 10.0
+SILENT_AGAIN_SECONDS = 10.0
 
 
 def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
     """Whether somebody joins its logs, and nothing keeps him from it."""
     name = facts.datacenter
     if facts.growth.state_unreadable:
-        unreadable = Verdict(
+        unreadable = passing(
             "error",
             f"{name}: how far it is can't be told: {facts.growth.state_unreadable}",
             "as that says; usually rights, a mount, or a damaged state. Until then the checks of its lag, "
@@ -41,7 +39,8 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
         # Nobody is to start it before something else is mended.
         _nobody(facts, memory, pipeline) if facts.lease.is_locked or not _is_kept(facts) else None,
         _ended_by_an_error(facts, memory),
-        _failing(facts, memory, pipeline),
+        _failing(facts, pipeline),
+        _without_executors(facts),
         _fenced(facts, pipeline),
         _held_back(facts, pipeline),
         *_blocks(facts),
@@ -49,7 +48,7 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
     ]
     if facts.put_back:
         broken.append(
-            Verdict("error", f"{name}: {facts.put_back}", in_short="has an older copy of its table")
+            passing("error", f"{name}: {facts.put_back}", in_short="has an older copy of its table")
         )
     if facts.lost_files:
         says = f"{name}: {'; '.join(facts.lost_files)}"
@@ -84,10 +83,11 @@ def _blocks(facts: Facts) -> list[Verdict]:
     """Nothing can be joined beside this state, or into these tables."""
     name, found = facts.datacenter, []
     if facts.refused:  # the state is another pipeline's, has ids of other settings, or lacks its registry
-        found.append(Verdict("error", f"{name} joins nothing: {facts.refused}", in_short="can't start"))
+        says = f"{name} joins nothing: {facts.refused}"
+        found.append(passing("error", says, in_short="can't start"))
     if facts.lake:  # they are not there, are others, or have what Photon can't keep
         says = f"{name}: {'; '.join(facts.lake)}"
-        found.append(Verdict("error", says, in_short="can't use its lake"))
+        found.append(passing("error", says, in_short="can't use its lake"))
     return found
 
 
@@ -96,28 +96,24 @@ def _nobody(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
     since_us = memory.still_since_us
     if since_us is None:
         is_new = facts.state.epoch is None and not facts.lease.is_locked
-        return _never_ran("warn", facts, pipeline) if is_new and not memory.is_patient else None
+        return _never_ran(facts, pipeline) if is_new and not memory.is_patient else None
     seconds = (facts.now_us - since_us) / MICROSECONDS
-    level = level_after(facts.now_us - since_us, STANDING_STILL)
-    if facts.is_starting and seconds < START_SECONDS:
-        level = "ok"  # a start takes its time
-    if level == "ok" and not memory.is_patient and (facts.is_stopped or not facts.lease.is_locked):
-        level = "warn"
-    if level == "ok":
+    if facts.is_starting and seconds < START_SECONDS:  # a start takes its time
         return None
     if facts.lease.is_locked:
-        return _silent(level, seconds, facts, pipeline)
+        return _silent(seconds, facts, pipeline)
     if facts.state.epoch is None and not memory.is_patient:
-        return _never_ran(level, facts, pipeline)
+        return _never_ran(facts, pipeline)
     due = f", and {counted(facts.growth.due, 'event', 'are')} due" if facts.growth.due else ""
-    return Verdict(
-        level,
+    return passing(
+        "error",
         f"{facts.datacenter}: nobody has run it for {span(seconds)}; {size(facts.unread_bytes)} of its logs "
         f"are unread{due}",
         f"{_before_a_start(facts)}{_to_start(facts, memory, pipeline)}"
         + (f"; {if_lost(facts.datacenter, pipeline)}" if seconds >= LOST_SECONDS else ""),
         "is not running",
         is_in_headline=True,
+        since_us=since_us,
     )
 
 
@@ -134,27 +130,30 @@ def _to_start(facts: Facts, memory: Memory, pipeline: Pipeline) -> str:
     return command if last is not None and not memory.is_patient else f"{command}; under Dagster {sensor}"
 
 
-def _silent(level: Level, seconds: float, facts: Facts, pipeline: Pipeline) -> Verdict:
+def _silent(seconds: float, facts: Facts, pipeline: Pipeline) -> Verdict:
     lease = facts.lease.lease
     process = f"process {lease.process} on {lease.host}" if lease else "its process"
+    # Of 30 s of silence already; after a pause of this machine the next look finds signs of life.
     return Verdict(
-        level,
+        "error",
         f"{facts.datacenter}: {process} has given no sign of life for {span(seconds)}: it was stopped, or a "
         "task, disk or lake hangs",
         f"look at its disks; {facts.what_ends_it or 'end the process'}, and its successor goes on",
         "is silent",
         is_in_headline=True,
+        patience_seconds=SILENT_AGAIN_SECONDS,
     )
 
 
-def _never_ran(level: Level, facts: Facts, pipeline: Pipeline) -> Verdict:
+def _never_ran(facts: Facts, pipeline: Pipeline) -> Verdict:
     name = facts.datacenter
     start = f"{_before_a_start(facts)}start it with {facts.started_by(pipeline)}"
     if facts.has_rows_without_state:
-        says = f"{name} has no state, and its lake has rows"
+        says, short = f"{name} has no state, and its lake has rows", "has lost its state"
         remedy = f"put {pipeline.datacenters[name].state} back if it is only away; else {start}"
-        return Verdict(level, says, remedy, "has lost its state", is_in_headline=True)
-    return Verdict(level, f"{name} has never run", start, "has never run", is_in_headline=True)
+    else:
+        says, remedy, short = f"{name} has never run", start, "has never run"
+    return passing("error", says, remedy, short, is_in_headline=True)
 
 
 def _before_a_start(facts: Facts) -> str:
@@ -179,13 +178,10 @@ def if_lost(datacenter: str, pipeline: Pipeline) -> str:
     )
 
 
-def _failing(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
+def _failing(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     """Its process is at work, and each try of a batch fails: it takes work up again, and joins nothing."""
     lease, name = facts.lease.failing, facts.datacenter
     if lease is None:
-        return None
-    level = level_after(facts.now_us - lease.fails_since_us, FAILING)
-    if level == "ok" and memory.is_patient:
         return None
     where = "" if lease.is_here else f" on {lease.host}"
     anew = (
@@ -193,14 +189,26 @@ def _failing(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None
         if lease.run
         else f"kill {lease.process}{where}, then {facts.started_by(pipeline)}"
     )
-    return Verdict(
-        level if level != "ok" else "warn",
+    return passing(
+        "error",
         f"{name} joins nothing since {in_utc(lease.fails_since_us, 'seconds')}: "
         f"{lease.failed_tries:,} tries of its batches failed in a row, the last one with: "
         f"{lease.fails_because}",
         "mend what the error names, such as the workers' memory, a disk or the adapter, and it goes on by "
         f"itself; a mended adapter or setting counts from a new start: {anew}",
         "joins nothing, for its batches fail",
+        since_us=lease.fails_since_us,
+    )
+
+
+def _without_executors(facts: Facts) -> Verdict | None:
+    """Its process lives, and has nobody on its cluster who works for it."""
+    if not (facts.lease.lease and facts.lease.lease.lacks_executors and facts.waits_for):
+        return None
+    return replace(
+        _waits(facts),
+        in_short="joins nothing, for Spark has no executor",
+        patience_seconds=EXECUTORS_SECONDS,
     )
 
 
@@ -232,8 +240,8 @@ def _held_back(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     )
     if not held:
         says = f"whether the registry has the newest rows of datacenter {names} is not known here: {why}"
-        return Verdict("warn", f"{facts.datacenter}: {says}", remedy, f"can't read the lake of {names}")
-    return Verdict(
+        return passing("warn", f"{facts.datacenter}: {says}", remedy, f"can't read the lake of {names}")
+    return passing(
         "error",
         f"{facts.datacenter}: {counted(held, 'event', 'are')} held: {names} is silent, and what it "
         f"registered and did not join can't be freed from here: {why}",
@@ -257,17 +265,18 @@ def judge_waiting(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     """A process that waits gives signs of life, and joins nothing."""
     needs = "its lake, logs, disk, registry or a worker"
     well = Verdict("ok", f"{facts.datacenter} does not wait long for {needs}")
-    if not facts.waits_for:
+    if not facts.waits_for or _without_executors(facts) is not None:  # `works` tells that
         return well
-    waited_us = max(0, facts.now_us - facts.waits_since_us)
-    level = level_after(waited_us, WAITING)
-    if level == "ok" and memory.is_patient:
-        return well
-    return Verdict(
-        level if level != "ok" else "warn",
-        f"{facts.datacenter} has waited for {span(waited_us / MICROSECONDS)}, and joins nothing: "
-        f"{facts.waits_for}",
+    return _waits(facts)
+
+
+def _waits(facts: Facts) -> Verdict:
+    waited = span(max(0, facts.now_us - facts.waits_since_us) / MICROSECONDS)
+    return passing(
+        "error",
+        f"{facts.datacenter} has waited for {waited}, and joins nothing: {facts.waits_for}",
         GOES_ON,
         "waits for what is unavailable",
         is_in_headline=True,
+        since_us=facts.waits_since_us,
     )

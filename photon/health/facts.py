@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,10 +41,10 @@ from photon.health.lakes import (
 )
 from photon.health.stages import orders_of
 from photon.health.unmatched import UnmatchedSeen, look_at_unmatched
+from photon.health.verdict import PATIENCE_SECONDS
 from photon.logs.files import TrackedFile
 from photon.logs.unread_files import UnreadFile
 from photon.pipeline.file import Pipeline
-from photon.pipeline.sections import Durations
 from photon.process.clock import MICROSECONDS
 from photon.process.operating_system import is_stopped, what_ends
 from photon.process.readable import counted, readable
@@ -57,10 +56,7 @@ from photon.storage.append_table import AppendTable
 from photon.storage.delta import LakeUnavailable
 from photon.storage.foreign_commits import ForeignCommits
 
-# Nobody is at work for so long, although there is work, or a process gives no sign of life: a shift that is
-# killed or hangs for 10 s is replaced within some 20 s, so that half a minute is no hiccup.
-STANDING_STILL = Durations(warn=timedelta(seconds=30), error=timedelta(seconds=45))
-SILENT_SECONDS = STANDING_STILL.warn.total_seconds()
+SILENT_SECONDS = PATIENCE_SECONDS  # a shift that hangs is replaced within some 20 s
 MOST_LOST_NAMED = 10
 # `photon.verification` reads more of its table, and takes long to import.
 _REPORTS = AppendTable(
@@ -283,7 +279,7 @@ def gather(
     tables = Tables()
     if asks_lake:
         known = decisions.tables.get(datacenter)
-        tables = look_at_tables(pipeline, datacenter, has_state, known, view.epoch)
+        tables = look_at_tables(pipeline, datacenter, has_state, known, view.epoch, view.completed)
     is_made_by_join = view.epoch is None and pipeline.registry.endpoints == "local"
     refused = why_refused(pipeline, datacenter, view)
     process = lease.lease.process if lease.lease and lease.is_locked and lease.lease.is_here else None
@@ -303,7 +299,7 @@ def gather(
         decisions,
         is_fenced=is_fence(tables.last_batch),
         lost_files=tables.lost_files,
-        put_back=put_back(pipeline, datacenter, view.completed, tables.last_batch),
+        put_back=put_back(pipeline, datacenter, tables),
         verified=verified,
         unverified_because=unverified_because,
         lost=lost,

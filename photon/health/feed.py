@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from photon.errors import FormatTooNew, UserError
 from photon.feed.marker import ASIDE, MARKER, Marker, read_marker
 from photon.feed.step import FeedStopped
-from photon.health.verdict import Level, Verdict, level_after
+from photon.health.verdict import Level, Verdict, level_after, passing
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
@@ -91,4 +91,4 @@ def judge_feed(datacenter: str, seen: FeedSeen | None, now_us: int, pipeline: Pi
         )
     if level == "ok":
         return None
-    return Verdict(level, f"{datacenter} {says}", remedy, says.partition(":")[0])
+    return passing(level, f"{datacenter} {says}", remedy, says.partition(":")[0])

@@ -23,19 +23,20 @@ from photon.storage.delta import LOG_FOLDER
 from photon.storage.foreign_commits import MOST_LOOKED_AT, ForeignCommits, ForeignCommitWatch, together
 
 ANSWERS_WITHIN_SECONDS = 2.0  # `photon status` asks each lake in turn, and is to answer within 5 s
-STANDS_SECONDS = 10.0  # what a look has found, where the next one takes longer
+STANDS_SECONDS = 60.0  # an answer that came late is that of the next look, unless it is older
 MOST_WATCHED = 64  # tables, between looks
 
 
 def look_at_foreign_commits(
     pipeline: Pipeline, datacenter: str, retired: Collection[str]
 ) -> tuple[ForeignCommits, ...]:
-    """What others have done; nothing while the lake can't be read, which other facts tell."""
+    """What others have done; what was known last while the lake can't be read, which other facts tell."""
     question = partial(_look, pipeline, datacenter, frozenset(retired))
+    looks = _looks_at(pipeline.datacenters[datacenter].lake)
     try:
-        return _looks_at(pipeline.datacenters[datacenter].lake).answer(question, ANSWERS_WITHIN_SECONDS)
+        return looks.answer(question, ANSWERS_WITHIN_SECONDS)
     except (NotInTime, UserError, OSError):
-        return ()
+        return looks.last or ()
 
 
 def judge_foreign_commits(

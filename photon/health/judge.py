@@ -33,25 +33,49 @@ from photon.health.measures import (
 )
 from photon.health.memory import Memory
 from photon.health.unmatched import judge_unmatched
-from photon.health.verdict import Verdict, late_after, level_after, level_of, worst
+from photon.health.verdict import Verdict, late_after, level_after, level_of, passing, worst
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, in_utc, microseconds
 from photon.process.pace import size, span
 from photon.process.readable import counted, typed
 from photon.state.losses import Losses
 
-Judge = Callable[[Facts, Memory, Pipeline], Verdict | Sequence[Verdict]]
+PromiseJudge = Callable[[Facts, Memory, Pipeline], Verdict | Sequence[Verdict]]
 MOST_FILES_NAMED = 3
 BEHIND = "make shifts faster (limits.workers, more cores), or wait: live events keep their share"
 
 
-def judge(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, Verdict]:
+def judge(facts: Facts, before: Memory, pipeline: Pipeline) -> tuple[dict[str, tuple[Verdict, ...]], Memory]:
+    """The verdicts after this look as they are told (`PATIENCE_SECONDS`), and what to remember of it."""
+    memory = before.fresh(facts.now_us).after(facts)
+    found = all_verdicts(facts, memory, pipeline)
+    memory = memory.having_found(found, facts.now_us)
+    return memory.telling(found, facts.now_us), memory
+
+
+def in_checks(
+    verdicts: Mapping[str, tuple[Verdict, ...]], facts: Facts, memory: Memory, pipeline: Pipeline
+) -> dict[str, Verdict]:
     """The worst verdict on each promise, with the numbers that it goes by: what its check tells."""
     numbers = measures(facts, memory, pipeline)
     return {
         promise: replace(worst(found), measures=numbers.get(promise, ()))
-        for promise, found in all_verdicts(facts, memory, pipeline).items()
+        for promise, found in verdicts.items()
     }
+
+
+class Judge:
+    """Judges a pipeline's datacenters look after look, for who does not store what is remembered."""
+
+    def __init__(self, pipeline: Pipeline, is_patient: bool = False) -> None:
+        self._pipeline, self._is_patient = pipeline, is_patient
+        self._memories: dict[str, Memory] = {}
+
+    def verdicts(self, facts: Facts) -> dict[str, tuple[Verdict, ...]]:
+        """The verdicts after another look at a datacenter."""
+        before = self._memories.get(facts.datacenter) or Memory.of_one_look(facts, self._is_patient)
+        found, self._memories[facts.datacenter] = judge(facts, before, self._pipeline)
+        return found
 
 
 def all_verdicts(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, tuple[Verdict, ...]]:
@@ -111,7 +135,7 @@ def _unreadable_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     place = pipeline.datacenters[name].logs
     remedy = f"look at datacenters.{name}.logs ({place}), and at who may read it"
     says = f"{name}: {problems[0]}{more}"
-    return Verdict("error", says, remedy, "has logs that can't be read", names=problems)
+    return passing("error", says, remedy, "has logs that can't be read", names=problems)
 
 
 def _unread_files(facts: Facts, pipeline: Pipeline) -> Verdict | None:
@@ -158,7 +182,7 @@ def _no_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     place = pipeline.datacenters[facts.datacenter].logs
     remedy = f"compare the pattern with what is in {place}; logs that have yet to come need nothing"
     says = f"no file matches {' and '.join(without)}"
-    return Verdict("warn", f"{facts.datacenter}: {says}", remedy, f"has no logs ({says})")
+    return passing("warn", f"{facts.datacenter}: {says}", remedy, f"has no logs ({says})")
 
 
 def _lag(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
@@ -273,7 +297,7 @@ def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | Seq
             f"{facts.datacenter}: {facts.unverified_because}",
             "has a verification that can't be read",
         )
-        return Verdict("warn", says, "as that says, or make its lake reachable", short)
+        return passing("warn", says, "as that says, or make its lake reachable", short)
     late = late_after(pipeline.verification.cron)
     if facts.verified is None:
         begun_us = facts.state.begun_us
@@ -308,7 +332,7 @@ def _rows_are_right(facts: Facts, memory: Memory, pipeline: Pipeline) -> Sequenc
     return (others, *said) if others is not None else said
 
 
-_JUDGES: Mapping[str, Judge] = MappingProxyType(
+_JUDGES: Mapping[str, PromiseJudge] = MappingProxyType(
     {
         "works": judge_works,
         "waiting": judge_waiting,

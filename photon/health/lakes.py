@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from photon.storage.tables import OutputTable
 
 ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
-STANDS_SECONDS = 10.0  # what a look has found, where the next one takes longer
+STANDS_SECONDS = 60.0  # an answer that came late is that of the next look, unless it is older
 MOST_TABLES = 64  # that stay open between looks: the live page looks each two seconds
 MOST_COMMITS = 20_000  # in a table's log: eight times what compaction leaves, and 60 ms for each batch
 
@@ -45,23 +45,33 @@ class Tables:
     problems: tuple[str, ...] = ()  # why they can't be read or written, each with what to do
     lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
     last_batch: int | None = None  # the epoch's, in the joined rows; None: there is a problem, or no epoch
+    completed: int = 0  # the state's last batch, before the tables were looked at
 
 
 def look_at_tables(
-    pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None, epoch: str | None
+    pipeline: Pipeline,
+    datacenter: str,
+    has_run: bool,
+    table_id: str | None,
+    epoch: str | None,
+    completed: int = 0,
 ) -> Tables:
-    """Look at a datacenter's tables.
+    """Look at a datacenter's tables, of which its state has completed so many batches.
 
     `table_id`: of its joined rows, as the registry knows it; None: it knows none, or was not asked.
     """
     lake = pipeline.datacenters[datacenter].lake
     if not has_run and table_id is None and isinstance(lake, Path) and not lake.exists():
         return Tables()  # nothing was ever made
-    question = partial(_tables, pipeline, datacenter, has_run, table_id, epoch)
+
+    def question() -> Tables:
+        return replace(_tables(pipeline, datacenter, has_run, table_id, epoch), completed=completed)
+
     try:
         return _looks_at(lake).answer(question, ANSWERS_WITHIN.total_seconds())
     except NotInTime as error:
-        return Tables((f"the lake of datacenter {datacenter} gives {error}",))
+        place = "its disk or mount" if isinstance(lake, Path) else "that store, and the way to it"
+        return Tables((f"the lake of datacenter {datacenter}, {lake}, gives {error}: look at {place}",))
     except (UserError, OSError) as error:
         return Tables((str(error),))
 
@@ -75,11 +85,12 @@ def is_fence(batch: int | None) -> bool:
     return batch >= FENCE_VERSION
 
 
-def put_back(pipeline: Pipeline, datacenter: str, completed: int, last: int | None) -> str:
+def put_back(pipeline: Pipeline, datacenter: str, tables: Tables) -> str:
     """Say that the table lacks batches that the state has completed, as an older copy does; empty: none.
 
-    `last`: the last batch in the table, read after `completed`: a batch is committed before it is completed.
+    The table was read after the state: a batch is committed before it is completed.
     """
+    completed, last = tables.completed, tables.last_batch
     if last is None or last >= completed:
         return ""
     return (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from photon.health.at_work import FAILING, WAITING
 from photon.health.bad_records import (
     AMBIGUOUS,
     CONFLICTING,
@@ -17,9 +16,9 @@ from photon.health.bad_records import (
     Kind,
     worse_share,
 )
-from photon.health.facts import STANDING_STILL, Facts
+from photon.health.facts import Facts
 from photon.health.memory import Memory
-from photon.health.verdict import Measure, late_after
+from photon.health.verdict import PATIENCE_SECONDS, Measure, late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations, Shares
 from photon.process.clock import MICROSECONDS
@@ -38,10 +37,10 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
     reused = _share("reused_share", facts, REUSED, CONFLICTING_SHARES)
     return {
         "works": (
-            _lasting("standing_still_seconds", facts, memory.still_since_us, STANDING_STILL),
-            _lasting("failing_seconds", facts, failing.fails_since_us if failing else None, FAILING),
+            _lasting("standing_still_seconds", facts, memory.still_since_us),
+            _lasting("failing_seconds", facts, failing.fails_since_us if failing else None),
         ),
-        "waiting": (_lasting("waiting_seconds", facts, waits_since_us, WAITING),),
+        "waiting": (_lasting("waiting_seconds", facts, waits_since_us),),
         "logs": (
             Measure("primary_files", growth.primary.files),
             Measure("foreign_files", growth.foreign.files),
@@ -103,9 +102,9 @@ def _share(name: str, facts: Facts, kind: Kind, bounds: Shares) -> Measure:
     return Measure(name, round(worse_share(facts, kind, bounds).value, 6), bounds.warn, bounds.error)
 
 
-def _lasting(name: str, facts: Facts, since_us: int | None, bounds: Durations) -> Measure:
+def _lasting(name: str, facts: Facts, since_us: int | None) -> Measure:
     seconds = 0.0 if since_us is None else max(0, facts.now_us - since_us) / MICROSECONDS
-    return _between(name, seconds, bounds)
+    return Measure(name, round(seconds, 1), error=PATIENCE_SECONDS)
 
 
 def _between(name: str, seconds: float, bounds: Durations) -> Measure:

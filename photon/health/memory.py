@@ -7,23 +7,23 @@ the watcher says.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from photon.dispatcher.shift.growth import LIVE_BYTES
 from photon.health.facts import Facts
-from photon.health.verdict import Level, Verdict
+from photon.health.verdict import LEVELS, Level, Verdict, finding, words_of
 from photon.process.clock import MICROSECONDS, in_utc
 
-FORMAT = 4
+FORMAT = 5
 # A watcher looks every 10 s, and on a busy machine every minute. What an older look knew may be over.
 FRESH_SECONDS = 300
 # Words that change again within a minute are told after it: what flaps is not stored at each look.
 REWORDED_US = 60 * MICROSECONDS
-# A number with its unit. Numbers change all the time, and are no other words.
-_NUMBER = re.compile(r"\d[\d.,:T+-]*(?: ?(?:bytes?|[KMGT]iB|days?|h|min|s)\b)?")
+
+
+Verdicts = Mapping[str, tuple[Verdict, ...]]  # on each promise
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,19 @@ class Memory:
     still_since_us: int | None = None  # there is work, and nobody at it
     behind_since_us: int | None = None  # more is unread than a live datacenter ever leaves
     is_patient: bool = True  # a run that is to come has its time; a person who asks is told what is so now
+    since: Mapping[str, int] = field(default_factory=dict)  # since when looks have found what is wrong
+    looked_us: int = 0  # the last look
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Memory:
+        """As `as_text` gave it; a new one of what has another form."""
+        try:
+            return cls(**json.loads(text)) if text else cls()
+        except (ValueError, TypeError):
+            return cls()
+
+    def as_text(self) -> str:
+        return json.dumps(asdict(self))
 
     @classmethod
     def of_one_look(cls, facts: Facts, is_patient: bool = False) -> Memory:
@@ -44,7 +57,44 @@ class Memory:
         if facts.growth.state_unreadable:
             return self
         behind_since_us = self.behind_since_us or facts.now_us if facts.unread_bytes > LIVE_BYTES else None
-        return Memory(self._still_since_us(facts), behind_since_us, self.is_patient)
+        return replace(self, still_since_us=self._still_since_us(facts), behind_since_us=behind_since_us)
+
+    def fresh(self, now_us: int) -> Memory:
+        """The memory for a look now: what was known long ago may have been over since."""
+        is_old = not 0 <= now_us - self.looked_us <= FRESH_SECONDS * MICROSECONDS
+        return Memory(is_patient=self.is_patient) if self.looked_us and is_old else self
+
+    def having_found(self, verdicts: Verdicts, now_us: int) -> Memory:
+        """Remember what a look has found wrong. Promises that it could not judge keep what they had.
+
+        What is found no more is forgotten as slowly as it was learned: so what comes and goes is told too.
+        """
+        since = dict[str, int]()
+        for key, at_us in self.since.items():
+            is_judged = key.partition(":")[0] in verdicts
+            left_us = at_us + 2 * (now_us - self.looked_us) if is_judged else at_us
+            if left_us < now_us:
+                since[key] = left_us
+        for promise, found in verdicts.items():
+            for one in found:
+                for level in LEVELS[1 : LEVELS.index(one.level) + 1]:  # an error is a warning, too
+                    key = f"{finding(promise, one)}, {level}"
+                    since[key] = min(self.since.get(key, now_us), one.since_us or now_us, now_us)
+        return replace(self, since=since, looked_us=now_us)
+
+    def telling(self, verdicts: Verdicts, now_us: int) -> dict[str, tuple[Verdict, ...]]:
+        """The verdicts as they are told: what has not lasted is no alarm, and a warning for who asks."""
+        return {
+            promise: tuple(self._told(promise, one, now_us) for one in found)
+            for promise, found in verdicts.items()
+        }
+
+    def _told(self, promise: str, verdict: Verdict, now_us: int) -> Verdict:
+        patience_us = verdict.patience_seconds * MICROSECONDS
+        for level in LEVELS[LEVELS.index(verdict.level) : 0 : -1]:
+            if now_us - self.since.get(f"{finding(promise, verdict)}, {level}", now_us) >= patience_us:
+                return replace(verdict, level=level)
+        return verdict if verdict.level == "ok" else replace(verdict, level="warn", is_unsure=True)
 
     def _still_since_us(self, facts: Facts) -> int | None:
         """Return since when nobody is at work: a silent process says so itself, by its last sign of life."""
@@ -60,25 +110,24 @@ class Told:
 
     level: Level
     at_us: int
-    words: str = ""  # as `words_of` gives them
+    words: str = ""  # without numbers that change
     is_reworded: bool = False  # the level was told before, in other words
 
     @classmethod
     def after(cls, before: Told | None, verdict: Verdict, now_us: int) -> Told:
-        words = words_of(verdict)
+        words = _words_of(verdict)
         is_reworded = before is not None and before.level == verdict.level and before.words != words
         return cls(verdict.level, now_us, words, is_reworded)
 
     def is_news(self, verdict: Verdict, now_us: int, again_us: int) -> bool:
         """Whether to tell it: it has changed, also in its words, or goes on for so long."""
         since_us = now_us - self.at_us
-        is_other = words_of(verdict) != self.words and (not self.is_reworded or since_us >= REWORDED_US)
+        is_other = _words_of(verdict) != self.words and (not self.is_reworded or since_us >= REWORDED_US)
         return verdict.level != self.level or is_other or (verdict.level != "ok" and since_us >= again_us)
 
 
-def words_of(verdict: Verdict) -> str:
-    """Return the words of a verdict, without numbers that change all the time."""
-    return verdict.says if verdict.counts_exactly else _NUMBER.sub("#", verdict.says)
+def _words_of(verdict: Verdict) -> str:
+    return verdict.says if verdict.counts_exactly else words_of(verdict.says)
 
 
 @dataclass(frozen=True)
@@ -117,6 +166,6 @@ def memory_beside(notes: WatcherNotes | None, facts: Facts) -> tuple[Memory, str
     lasts.
     """
     if notes is not None and facts.now_us - notes.looked_us <= FRESH_SECONDS * MICROSECONDS:
-        return notes.memory.after(facts), ""
+        return notes.memory, ""
     since = f"since {in_utc(notes.looked_us, 'seconds')}" if notes is not None else "yet"
     return Memory.of_one_look(facts, is_patient=True), f"its watcher has not looked at it {since}"

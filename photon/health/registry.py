@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from photon.health.verdict import Level, Measure, Verdict, level_of
+from photon.health.verdict import Level, Measure, Verdict, level_of, passing
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
 from photon.registry.errors import RegistryUnavailable
@@ -34,7 +34,7 @@ def judge_registry(state: RegistryState, pipeline: Pipeline) -> dict[str, Verdic
 
 def judge_unavailable(error: RegistryUnavailable) -> dict[str, Verdict]:
     """The verdict where too few endpoints answer: of its ledgers nothing is known."""
-    return {ENDPOINTS: Verdict("error", str(error).removesuffix("."), BRING_BACK)}
+    return {ENDPOINTS: passing("error", str(error).removesuffix("."), BRING_BACK)}
 
 
 def _endpoints(state: RegistryState, pipeline: Pipeline) -> Verdict:
@@ -52,7 +52,7 @@ def _endpoints(state: RegistryState, pipeline: Pipeline) -> Verdict:
     lost = [f"photon registry repair {pipeline.typed} --endpoint {one.endpoint}" for one in unwell]
     remedy = f"{BRING_BACK}; if its data is lost: {'; '.join(lost)} (docs/operations.md)"
     level: Level = "error" if spare < SPARE_ENDPOINTS else "warn"
-    return Verdict(level, f"{says}. {may_go}", remedy, measures=measures)
+    return passing(level, f"{says}. {may_go}", remedy, measures=measures)
 
 
 def _ledgers(state: RegistryState, pipeline: Pipeline) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -17,8 +17,7 @@ from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import FormatTooNew
 from photon.health.facts import Facts, gather
-from photon.health.judge import PROMISES, all_verdicts
-from photon.health.memory import Memory
+from photon.health.judge import PROMISES, Judge
 from photon.health.stages import Stages, stages_of, stored_plans
 from photon.health.unmatched import looked_for_unmatched
 from photon.health.verdict import Verdict, worst
@@ -160,9 +159,9 @@ def status_of(
     datacenter: str,
     clock: Clock,
     decisions: Decisions | None = None,
-    remember: Callable[[Facts], Memory] = Memory.of_one_look,
+    judge: Judge | None = None,
 ) -> DatacenterStatus:
-    """Look at the datacenter now. `remember` tells one who looks often since when each thing lasts.
+    """Look at the datacenter now. `judge`: of one who looks often, and knows since when each thing lasts.
 
     A folder that is missing is a verdict, not an error. StateDamaged, StateUnavailable, FormatTooNew.
     """
@@ -188,7 +187,7 @@ def status_of(
     safe = deletable(reader.files.values(), needed, of_this_epoch, now_us, idle_us, looked, reader.unread())
     return DatacenterStatus(
         facts,
-        all_verdicts(facts, remember(facts), pipeline),
+        (judge or Judge(pipeline)).verdicts(facts),
         primary=_log_status(reader, "primary", safe),
         foreign=_log_status(reader, "foreign", safe),
         waiting=waiting,

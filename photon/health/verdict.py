@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Literal, get_args
 
 from photon.pipeline.cron import longest_pause
@@ -13,6 +15,12 @@ from photon.process.clock import microseconds
 
 Level = Literal["ok", "warn", "error"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+# The one rule of alarms: what is wrong is told once it has lasted so long, by two looks in a row at least. A
+# process that says since when it waits has looked all the time.
+PATIENCE_SECONDS = 30.0
+
+# A number with its unit. Numbers change all the time, and are no other words.
+_NUMBER = re.compile(r"\d[\d.,:T+-]*(?: ?(?:bytes?|[KMGT]iB|days?|h|min|s)\b)?")
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,10 @@ class Verdict:
     counts_exactly: bool = False  # such numbers seldom change: another one is told at once
     is_in_headline: bool = False  # the line of `photon status` on who is at work says it
     names: tuple[str, ...] = ()  # each thing that it is about; the sentence may name the first ones
-    measures: tuple[Measure, ...] = ()  # as a check shows them; `judge` adds them to the worst of a promise
+    measures: tuple[Measure, ...] = ()  # as a check shows them; those of the worst of a promise
+    since_us: int | None = None  # since when it is so, where the datacenter itself says that
+    patience_seconds: float = 0.0  # for so long it may be over in a moment, and is no alarm
+    is_unsure: bool = False  # it has not lasted so long yet
 
     @property
     def text(self) -> str:
@@ -56,6 +67,10 @@ class Verdict:
     def unnamed(self) -> list[str]:
         """The things that its sentence does not name."""
         return [one for one in self.names if one not in self.says]
+
+
+# Makes a verdict on what may be over in a moment.
+passing = partial(Verdict, patience_seconds=PATIENCE_SECONDS)
 
 
 def level_of(value: float, warn: float, error: float) -> Level:
@@ -74,6 +89,16 @@ def late_after(cron: str) -> Durations:
     """Return from when on what a schedule makes is late: turns were missed, and hours have passed."""
     pause = longest_pause(cron)
     return Durations(warn=max(timedelta(hours=3), 2 * pause), error=max(timedelta(days=1), 3 * pause))
+
+
+def finding(promise: str, verdict: Verdict) -> str:
+    """The name of what is wrong: the same from look to look, whatever its numbers are."""
+    return f"{promise}: {words_of(verdict.in_short)}"
+
+
+def words_of(text: str) -> str:
+    """The words of a sentence, without numbers that change all the time."""
+    return _NUMBER.sub("#", text)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

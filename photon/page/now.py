@@ -13,9 +13,9 @@ from typing import Any, Literal
 from photon.dispatcher.shift.people import Decisions
 from photon.errors import UserError
 from photon.health.at_work import GOES_ON
-from photon.health.facts import Activity, Facts
+from photon.health.facts import Activity
 from photon.health.headline import headline
-from photon.health.memory import Memory
+from photon.health.judge import Judge
 from photon.health.overall import overall
 from photon.health.status import DatacenterStatus, status_of
 from photon.health.verdict import Verdict
@@ -49,7 +49,7 @@ class Now:
         self._pipeline, self._registry, self._points, self._clock = pipeline, registry, points, clock
         self._offered = offered
         self._decisions = Decisions()
-        self._memories: dict[str, Memory] = {}
+        self._judge = Judge(pipeline)
         self._looks = {
             name: Shared(f"datacenter {name}", partial(self._look, name), LOOK_SECONDS, clock, STANDS_SECONDS)
             for name in pipeline.datacenters
@@ -117,13 +117,7 @@ class Now:
             return error
 
     def _look(self, name: str) -> DatacenterStatus:
-        return status_of(self._pipeline, name, self._clock, self._decisions, self._remember)
-
-    def _remember(self, facts: Facts) -> Memory:
-        """Note since when what was seen lasts. A person who looks is told what is so now."""
-        last = self._memories.get(facts.datacenter)
-        self._memories[facts.datacenter] = last.after(facts) if last else Memory.of_one_look(facts)
-        return self._memories[facts.datacenter]
+        return status_of(self._pipeline, name, self._clock, self._decisions, self._judge)
 
 
 def told(one: DatacenterStatus, typed_file: str, offered: Offered) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from photon.dispatcher.shift.people import Decisions, beside_states, decisions_seen
 from photon.errors import UserError
+from photon.health.memory import Memory
 from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
 from photon.health.verdict import Verdict
 from photon.page.asking import Shared
@@ -30,6 +31,7 @@ class RegistrySeen:
         self._pipeline = pipeline
         self._decisions = _UNKNOWN
         self._verdicts: Mapping[str, Verdict] = {}
+        self._memory, self._clock = Memory(is_patient=False), clock
         self._asks_decisions = Shared("the registry", self._read_decisions, DECISIONS_EVERY_SECONDS, clock)
         self._asks_endpoints = Shared("the registry", self._read_endpoints, ENDPOINTS_EVERY_SECONDS, clock)
 
@@ -52,6 +54,12 @@ class RegistrySeen:
         return beside_states(self._pipeline, decisions_seen(self._pipeline))
 
     def _read_endpoints(self) -> Mapping[str, Verdict]:
+        found = {promise: (one,) for promise, one in self._endpoints_seen().items()}
+        now_us = self._clock.now_us()
+        self._memory = self._memory.fresh(now_us).having_found(found, now_us)
+        return {promise: one for promise, (one,) in self._memory.telling(found, now_us).items()}
+
+    def _endpoints_seen(self) -> Mapping[str, Verdict]:
         try:
             state = registry_state(self._pipeline, GRACE_SECONDS, endpoints_only=True)
             return {ENDPOINTS: judge_registry(state, self._pipeline)[ENDPOINTS]}

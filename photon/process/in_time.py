@@ -38,6 +38,7 @@ class Question(Generic[T]):
         self._answers: list[T] = []
         self._error: BaseException | None = None
         self._has_ended = threading.Event()
+        self.was_told = False  # somebody had its answer or error
         threading.Thread(target=self._run, daemon=True, name="question").start()
 
     @property
@@ -67,6 +68,7 @@ class Question(Generic[T]):
             if not while_working or at_work - began_at_work < STANDSTILL_SHARE * took:
                 raise NotInTime(f"no answer within {seconds:g} s")
             began, began_at_work = time.monotonic(), at_work
+        self.was_told = True
         if self._error is not None:
             raise self._error
         return self._answers[0]
@@ -75,29 +77,27 @@ class Question(Generic[T]):
 class Repeated(Generic[T]):
     """A question that is asked again and again, by one thread at a time.
 
-    An answer stands for some seconds where the next one takes its time: a busy machine is no hung disk.
+    An answer that comes late is that of the next one who asks: a busy machine is slow, and a disk that hangs
+    never answers.
     """
 
     def __init__(self, stands_seconds: float) -> None:
+        """`stands_seconds`: a question that was asked longer ago, and answered since, is asked anew."""
         self._stands_seconds = stands_seconds
-        self._asked: Question[T] | None = None
-        self._known: tuple[float, T] | None = None  # the last answer, and when it came
+        self._asked: tuple[float, Question[T]] | None = None
+        self.last: T | None = None  # the last answer
 
     def answer(self, ask: Callable[[], T], seconds: float) -> T:
         """As `Question.answer`; while the last question has not ended, nobody asks another one.
 
         The first answer has its time while this process is at work.
         """
-        if self._asked is None or self._asked.has_ended:
-            self._asked = Question(ask)
-        try:
-            found = self._asked.answer(seconds, while_working=self._known is None)
-        except NotInTime:
-            if self._known is None or time.monotonic() - self._known[0] >= self._stands_seconds:
-                raise
-            return self._known[1]
-        self._known = time.monotonic(), found
-        return found
+        is_first, now = self._asked is None, time.monotonic()
+        at, asked = self._asked or (0.0, None)
+        if asked is None or (asked.has_ended and (asked.was_told or now - at >= self._stands_seconds)):
+            at, asked = self._asked = now, Question(ask)
+        self.last = asked.answer(seconds, while_working=is_first)
+        return self.last
 
 
 def behind_others(work: Callable[[], T]) -> T:

@@ -21,7 +21,7 @@ from photon.registry.address import LedgersAddress
 from photon.registry.entry import NO_TIME_US, Claims, Epoch, LedgerId, Times, told_boundary
 from photon.registry.form import decode
 from photon.registry.id_registry import IdRegistry
-from photon.registry.opening import find_registry, open_reader, read_register
+from photon.registry.opening import find_registry, open_reader, positions_at, read_register
 from photon.registry.positions import Positions, Unconfirmed
 from photon.registry.register import Members, Register
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, ledger_key
@@ -154,7 +154,7 @@ def registry_state(
     now_us = (clock or SystemClock()).now_us()
     address = find_registry(pipeline, grace_seconds)
     if endpoints_only:
-        register = read_register(pipeline)
+        register = read_register(pipeline, positions_at(address))
         return RegistryState(
             pipeline.name, now_us, register, _endpoints(address, register, {}, grace_seconds)
         )

@@ -164,7 +164,11 @@ def test_a_pipeline_file_that_is_spoilt_is_told_to_the_function_that_it_named(
 
 
 def failed_ticks(
-    instance: DagsterInstance, name: str, count: int, kind: InstigatorType = InstigatorType.SENSOR
+    instance: DagsterInstance,
+    name: str,
+    count: int,
+    kind: InstigatorType = InstigatorType.SENSOR,
+    every_seconds: float = 30.0,
 ) -> None:
     """Ticks as a daemon stores them, which fail for a reason of the user's."""
     here = InProcessCodeLocationOrigin(LoadableTargetOrigin(), location_name="here")
@@ -180,7 +184,7 @@ def failed_ticks(
             name,
             kind,
             TickStatus.FAILURE,
-            1.8e9 + number,
+            1.8e9 + every_seconds * number,
             error=error,
             selector_id=state.selector_id,
         )
@@ -206,8 +210,8 @@ def test_a_sensor_or_schedule_whose_ticks_fail_is_told_with_the_cause(
     assert alert["text"].endswith("ConnectionError: no route to the lake")
 
 
-def test_one_tick_of_a_sensor_that_fails_is_no_news(location: Location) -> None:
-    failed_ticks(location.instance, "clicks__watcher", 1)
+def test_ticks_of_a_sensor_that_fail_for_some_seconds_are_no_news(location: Location) -> None:
+    failed_ticks(location.instance, "clicks__watcher", 3, every_seconds=10.0)
     tick(location)
     assert told(location) == []
 

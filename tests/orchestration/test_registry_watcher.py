@@ -32,10 +32,10 @@ def location(tmp_path: Path, servers: list[StoreServer], instance: DagsterInstan
     return Location(tmp_path / "pipeline", more=more, instance=instance)
 
 
-def tick(location: Location) -> SensorExecutionData:
+def tick(location: Location, cursor: str | None = None) -> SensorExecutionData:
     """A tick, whose evaluations are stored as Dagster's daemon does it."""
-    context = build_sensor_context(location.instance, definitions=location.defs)
-    done = registry_sensor(location.served).evaluate_tick(context)
+    context = build_sensor_context(location.instance, cursor, definitions=location.defs)
+    done = registry_sensor(location.served, location.clock).evaluate_tick(context)
     for event in done.asset_events:
         location.instance.report_runless_asset_event(event)
     return done
@@ -52,12 +52,15 @@ def test_endpoints_that_go_and_come_back_are_told_once_each_time(
 ) -> None:
     init_registry(location.pipeline, SystemClock())
     first, second, _ = servers
-    said = []
-    for change in (None, first.kill, None, second.kill, second.start, first.start):
+    said, cursor = [], None
+    for change in (None, first.kill, None, None, second.kill, second.start, first.start):
         if change is not None:
             change()
-        said.append(told(tick(location)))
-    assert [one.get("endpoints_up") for one in said] == [True, False, None, None, None, True]
+        done = tick(location, cursor)
+        said.append(told(done).get("endpoints_up"))
+        cursor = done.cursor
+        location.clock.advance(15)
+    assert said == [True, None, None, False, None, None, True]
 
 
 def test_what_only_a_report_can_tell_has_no_tick_before_the_first_one(location: Location) -> None:

@@ -14,7 +14,6 @@ from photon.dispatcher.refusals import PlaceTaken
 from photon.dispatcher.shift.people import Decisions, beside_states
 from photon.health.facts import look
 from photon.health.headline import headline, sentences
-from photon.health.judge import judge
 from photon.health.memory import Memory
 from photon.health.status import status_of
 from photon.health.verdict import worst
@@ -22,6 +21,7 @@ from photon.pipeline.file import load_pipeline
 from tests.simulation import failing_adapter
 from tests.simulation.test_changed_tables import constrain
 from tests.simulation.world import World
+from tests.support.verdicts import found_in
 
 START = "start it with photon join"
 
@@ -121,7 +121,7 @@ def test_the_check_says_what_a_start_would_say(
         world.join()
     world.clock.advance(3_600)
     found = look(world.pipeline, "east", world.clock.now_us(), decisions=Decisions())
-    verdict = judge(found, Memory().after(found), world.pipeline)["works"]
+    verdict = found_in(found, Memory().after(found), world.pipeline)["works"]
     assert verdict.level == "error"
     assert str(refused.value) in verdict.says
     assert "nobody has run it" not in verdict.text
@@ -137,17 +137,19 @@ def test_a_local_registry_that_is_gone_keeps_each_start_from_joining(tmp_path: P
     assert beside_states(world.pipeline, Decisions()) == Decisions()
 
 
-@pytest.mark.parametrize(("missing", "level"), [("there is no registry", "error"), ("", "ok")])
+@pytest.mark.parametrize(
+    ("missing", "short"), [("there is no registry", "can't start"), ("", "is not running")]
+)
 def test_a_registry_of_servers_that_lacks_the_pipeline_is_told_by_status_and_check(
-    tmp_path: Path, missing: str, level: str
+    tmp_path: Path, missing: str, short: str
 ) -> None:
     world = has_work(tmp_path)
     decisions = Decisions(unknown_because=missing or None, refused_because=missing)
     one = status_of(world.pipeline, "east", world.clock, decisions)
     assert (START in headline(one, "p.yaml")) is not bool(missing)
     found = look(world.pipeline, "east", world.clock.now_us(), decisions=decisions)
-    verdict = judge(found, Memory().after(found), world.pipeline)["works"]
-    assert verdict.level == level
+    verdict = found_in(found, Memory().after(found), world.pipeline)["works"]
+    assert verdict.in_short == short
 
 
 def test_an_error_that_ended_the_last_join_comes_before_the_next_start(

@@ -12,7 +12,6 @@ import pytest
 from photon.dispatcher import conflicts
 from photon.health.facts import look
 from photon.health.headline import sentences
-from photon.health.judge import judge
 from photon.health.memory import Memory
 from photon.health.status import status_of
 from photon.join import comparing
@@ -27,6 +26,7 @@ from tests.simulation.recovery_stories import FAULTS, Plant
 from tests.simulation.test_random_records import NAMES, SOON
 from tests.simulation.verifying import recover_all
 from tests.simulation.world import NOON_US, World, assert_counts
+from tests.support.verdicts import found_in
 
 
 def click(name: str, query: str = "q1", **more: object) -> dict[str, object]:
@@ -213,7 +213,7 @@ def test_status_verification_and_the_check_tell_it(world: World) -> None:
     one = status_of(world.pipeline, "east", world.clock)
     assert any("10 duplicates say something else" in said for said in sentences(one))
     found = look(world.pipeline, "east", world.clock.now_us())
-    verdict = judge(found, Memory.of_one_look(found), world.pipeline)["conflicting"]
+    verdict = found_in(found, Memory.of_one_look(found), world.pipeline)["conflicting"]
     assert verdict.level == "error"
     assert "10 of all 100 foreign records have the id of another one, and other content" in verdict.text
     assert str(world.pipeline.datacenters["east"].lake / "conflicting") in verdict.text

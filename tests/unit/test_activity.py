@@ -10,9 +10,9 @@ import pytest
 from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.growth import LIVE_BYTES
 from photon.health.facts import Activity
-from photon.health.judge import judge
 from photon.health.memory import Memory
 from photon.pipeline.file import load_pipeline
+from tests.support.verdicts import found_in
 from tests.unit.test_headline import ON_HOLD, RETIRED, status
 
 IDLE = {"is_run": False}
@@ -55,7 +55,7 @@ def test_words_numbers_and_the_verdict_say_alike_whether_a_process_is_silent(
 ) -> None:
     pipeline = load_pipeline(Traffic(1).write_pipeline(tmp_path, more="recovery: {silent_after: 2m}\n"))
     found = status(silent_seconds=seconds).facts
-    works = judge(found, Memory.of_one_look(found), pipeline)["works"]
+    works = found_in(found, Memory.of_one_look(found), pipeline)["works"]
     assert (works.in_short == "is silent") == is_silent
     assert (found.activity == "silent") == is_silent
     assert found.is_joining != is_silent
@@ -64,5 +64,5 @@ def test_words_numbers_and_the_verdict_say_alike_whether_a_process_is_silent(
 def test_a_process_that_is_fenced_and_hangs_is_an_error(tmp_path: Path) -> None:
     pipeline = load_pipeline(Traffic(1).write_pipeline(tmp_path))
     found = status(silent_seconds=100, facts={"is_fenced": True}).facts
-    works = judge(found, Memory().after(found), pipeline)["works"]
+    works = found_in(found, Memory().after(found), pipeline)["works"]
     assert (works.level, works.in_short) == ("error", "is silent")

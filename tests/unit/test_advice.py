@@ -12,8 +12,8 @@ from photon.dispatcher.shift.lease import DatacenterLock, Lease, LeaseStatus, le
 from photon.dispatcher.shift.people import how_to_start
 from photon.health.at_work import LOST_SECONDS
 from photon.health.headline import headline, sentences
-from photon.health.judge import all_verdicts, judge
-from photon.health.lakes import look_at_tables, put_back
+from photon.health.judge import all_verdicts
+from photon.health.lakes import Tables, look_at_tables, put_back
 from photon.health.memory import Memory
 from photon.health.status import DatacenterStatus, LogStatus, status_of
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -25,6 +25,7 @@ from photon.tracing.advice import what_to_do
 from photon.tracing.report import DatacenterTrace, LogRecord, RegistryAnswer, Trace
 from photon.tracing.table_rows import missing_table
 from tests.support.commands import photon
+from tests.support.verdicts import found_in
 from tests.unit.test_health import SEEN, WORK, facts
 
 SENSOR = "Dagster's sensor of east, which has to be on"
@@ -71,7 +72,7 @@ def test_no_advice_tells_to_start_by_a_command_what_dagster_starts(pipeline: Pip
     was_run_by_dagster(pipeline)
     said = [
         how_to_start(pipeline, "east", ()),
-        put_back(pipeline, "east", completed=3, last=2),
+        put_back(pipeline, "east", Tables(last_batch=2, completed=3)),
         none_yet(pipeline),
         missing_table(pipeline, "east", "joined_events", has_joined=False).remedy,
         missing_table(pipeline, "east", "unjoined", has_joined=True).remedy,
@@ -115,7 +116,7 @@ def test_a_trace_sends_people_to_the_sensor(holder: str) -> None:
 )
 def test_nobody_is_to_retire_what_is_slow_or_lives(pipeline: Pipeline, look: object) -> None:
     memory = Memory.of_one_look(look)  # type: ignore[arg-type]
-    said = judge(look, memory, pipeline)["works"]  # type: ignore[arg-type]
+    said = found_in(look, memory, pipeline)["works"]  # type: ignore[arg-type]
     assert said.level != "ok"
     assert "photon retire" not in said.text
 
@@ -123,13 +124,13 @@ def test_nobody_is_to_retire_what_is_slow_or_lives(pipeline: Pipeline, look: obj
 def test_what_nobody_has_run_for_long_may_be_lost_for_good(pipeline: Pipeline) -> None:
     look = facts(LOST_SECONDS + 1, **WORK)
     memory = Memory(still_since_us=facts(0).now_us)
-    assert "if it is lost for good: photon retire" in judge(look, memory, pipeline)["works"].remedy
+    assert "if it is lost for good: photon retire" in found_in(look, memory, pipeline)["works"].remedy
 
 
 def test_logs_that_can_not_be_read_are_no_reason_to_retire_a_datacenter(pipeline: Pipeline) -> None:
     look = facts()
     look = replace(look, growth=replace(look.growth, problems=("loop: a link leads to itself",)))
-    said = judge(look, Memory(), pipeline)["logs"].text
+    said = found_in(look, Memory(), pipeline)["logs"].text
     assert "loop: a link leads to itself" in said
     assert "photon retire" not in said
 
@@ -150,7 +151,7 @@ def test_what_is_well_claims_no_more_than_its_threshold(pipeline: Pipeline) -> N
     """While its registry is away, 19 MiB of its logs are unread: it has not read nearly all of them."""
     waits = replace(SEEN, waits_for="the registry", waits_since_us=facts().now_us)
     look = facts(20, 19 * 2**20, LeaseStatus(waits, True, facts(20).now_us))
-    found = judge(look, Memory(), pipeline)
+    found = found_in(look, Memory(), pipeline)
     assert found["backlog"].says == "less than 1.0 GiB of east's logs is unread"
     assert found["lag"].says == "east is less than 60 s behind its logs"
     assert found["works"].says == "east: its process lives, and waits"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from photon.dispatcher.shift.growth import Growth, LogSize
-from photon.dispatcher.shift.lease import FAILING_TRIES, START_SECONDS, Lease, LeaseStatus
+from photon.dispatcher.shift.lease import FAILING_TRIES, NO_EXECUTOR, START_SECONDS, Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
 from photon.health.facts import Facts, Verified
 from photon.health.facts import look as look_at
 from photon.health.judge import PROMISES, WITHOUT_STATE, judge
 from photon.health.memory import FRESH_SECONDS, Memory, Told, WatcherNotes, as_text, from_text, memory_beside
-from photon.health.verdict import Verdict, level_of
+from photon.health.verdict import Level, Verdict, level_of, passing, worst
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
 from photon.state.losses import Losses
@@ -24,6 +24,7 @@ from photon.state.outcomes import Counts
 from photon.state.view import StateView
 from photon.storage.foreign_commits import ForeignCommits
 from tests.simulation.world import World
+from tests.support.verdicts import found_in
 
 NOW_US = 1_800_000_000 * MICROSECONDS
 HOUR_US = 3_600 * MICROSECONDS
@@ -52,7 +53,7 @@ def verdicts(pipeline: Pipeline, *looks: Facts) -> dict[str, Verdict]:
     memory = Memory()
     for look in looks:
         memory = memory.after(look)
-    return judge(looks[-1], memory, pipeline)
+    return found_in(looks[-1], memory, pipeline)
 
 
 WORK = {"lease": LeaseStatus(replace(SEEN, idle_seen="other"))}
@@ -73,15 +74,84 @@ def test_a_join_that_was_refused_is_an_error_at_once_until_another_one_begins(pi
     assert verdicts(pipeline, begun)["works"].level == "ok"
 
 
-@pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (44, "warn"), (45, "error")])
-def test_work_that_nobody_does_is_a_warning_and_then_an_error(
-    pipeline: Pipeline, seconds: float, level: str
+def told(pipeline: Pipeline, *looks: Facts) -> list[dict[str, Verdict]]:
+    """What a watcher tells after each of these looks."""
+    memory, said = Memory(), []
+    for look in looks:
+        found, memory = judge(look, memory, pipeline)
+        said.append({promise: worst(each) for promise, each in found.items()})
+    return said
+
+
+def red(pipeline: Pipeline, promise: str, *looks: Facts) -> list[bool]:
+    """At which of these looks a check is no more well, and that for sure."""
+    said = (one[promise] for one in told(pipeline, *looks))
+    return [one.level == "error" and not one.is_unsure for one in said]
+
+
+def test_work_that_nobody_does_is_told_after_half_a_minute(pipeline: Pipeline) -> None:
+    looks = [facts(seconds, **WORK) for seconds in (0, 29, 30)]
+    assert red(pipeline, "works", *looks) == [False, False, True]
+    verdict = told(pipeline, *looks)[-1]["works"]
+    assert "nobody has run it for 30 s; 2.0 KiB of its logs are unread" in verdict.text
+    assert "sensor" in verdict.remedy
+
+
+@pytest.mark.parametrize(
+    "trouble", [{"lake": ("gives no answer",)}, {"put_back": "is older"}, {"refused": "x"}]
+)
+def test_what_a_look_finds_of_a_lake_is_an_alarm_once_two_looks_over_half_a_minute_have_found_it(
+    pipeline: Pipeline, trouble: dict[str, Any]
 ) -> None:
-    verdict = verdicts(pipeline, facts(0, **WORK), facts(seconds, **WORK))["works"]
-    assert verdict.level == level
-    if level == "error":
-        assert "nobody has run it for 45 s; 2.0 KiB of its logs are unread" in verdict.text
-        assert "sensor" in verdict.remedy
+    bad, good = (lambda seconds: facts(seconds, **trouble)), facts
+    assert red(pipeline, "works", bad(0), bad(10), bad(20), bad(30)) == [False, False, False, True]
+    assert red(pipeline, "works", bad(0), good(10), bad(20), bad(40)) == [False] * 4
+    assert red(pipeline, "works", bad(0), bad(60), good(70)) == [False, True, False]
+
+
+def test_another_finding_of_the_same_check_has_to_last_too(pipeline: Pipeline) -> None:
+    slow, worse = {"uncompacted": "20,000 commits"}, {"lake": ("gives no answer",)}
+    looks = [facts(0, **slow), facts(60, **slow), facts(70, **slow, **worse), facts(100, **slow, **worse)]
+    said = [(one["works"].level, one["works"].is_unsure) for one in told(pipeline, *looks)]
+    assert said == [("warn", False), ("warn", False), ("warn", True), ("error", False)]
+
+
+def test_a_clock_that_is_set_back_makes_no_alarm_wait(pipeline: Pipeline) -> None:
+    looks = [facts(seconds, lake=("gives no answer",)) for seconds in (3_600, 0, 30)]
+    assert red(pipeline, "works", *looks) == [False, False, True]
+
+
+def test_what_comes_and_goes_is_told_and_an_old_look_counts_for_nothing(pipeline: Pipeline) -> None:
+    bad, good = (lambda seconds: facts(seconds, lake=("gives no answer",))), facts
+    flaps = [one(10 * nth) for nth, one in enumerate((bad, bad, bad, good, bad, bad, bad, good, bad))]
+    assert sum(red(pipeline, "works", *flaps)) >= 2
+    assert red(pipeline, "works", bad(0), bad(FRESH_SECONDS + 1)) == [False, False]
+
+
+def test_an_endpoint_that_is_gone_is_told_while_another_one_comes_and_goes() -> None:
+    memory, said = Memory(), []
+    for nth in range(5):
+        level: Level = "error" if nth % 2 else "warn"
+        found, now_us = {"endpoints_up": (passing(level, "x"),)}, NOW_US + 10 * nth * MICROSECONDS
+        memory = memory.having_found(found, now_us)
+        (one,) = memory.telling(found, now_us)["endpoints_up"]
+        said.append(one.level if not one.is_unsure else "")
+    assert said == ["", "", "", "warn", "warn"]
+
+
+def test_an_outage_whose_words_change_is_one(pipeline: Pipeline) -> None:
+    looks = [facts(seconds, lake=(f"no answer within {seconds} s",)) for seconds in (0, 15, 30)]
+    assert red(pipeline, "works", *looks)[-1]
+
+
+@pytest.mark.parametrize(("seconds", "is_red"), [(9, False), (10, True)])
+def test_a_driver_without_executors_is_an_alarm_of_one_check_soon(
+    pipeline: Pipeline, seconds: float, is_red: bool
+) -> None:
+    waits = replace(SEEN, waits_for=f"{NO_EXECUTOR}: no worker", waits_since_us=NOW_US)
+    look = facts(seconds, lease=LeaseStatus(waits, True, NOW_US + round(seconds * MICROSECONDS)))
+    assert red(pipeline, "works", look) == [is_red]
+    assert told(pipeline, look)[0]["waiting"].level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +161,7 @@ def test_a_datacenter_is_started_again_as_it_was_started(
     pipeline: Pipeline, run: str, told: str, untold: str
 ) -> None:
     look = facts(0, lease=LeaseStatus(replace(SEEN, run=run, idle_seen="other")))
-    remedy = judge(look, Memory.of_one_look(look), pipeline)["works"].remedy
+    remedy = found_in(look, Memory.of_one_look(look), pipeline)["works"].remedy
     assert told in remedy
     assert untold not in remedy
 
@@ -163,16 +233,17 @@ def waiting(seconds: float, **lease: Any) -> Facts:
     return facts(seconds, lease=LeaseStatus(waits, **{"is_locked": True, "beat_us": beat_us, **lease}))
 
 
-@pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (59, "warn"), (60, "error")])
+@pytest.mark.parametrize(("seconds", "is_red"), [(29, False), (30, True)])
 def test_a_process_that_waits_is_told_with_what_it_waits_for(
-    pipeline: Pipeline, seconds: float, level: str
+    pipeline: Pipeline, seconds: float, is_red: bool
 ) -> None:
-    found = verdicts(pipeline, waiting(seconds))
-    assert (found["waiting"].level, found["works"].level) == (level, "ok")
-    if level == "error":
-        assert found["waiting"].says == (
-            "east has waited for 60 s, and joins nothing: the registry does not answer"
-        )
+    """It says itself since when, so one look is enough."""
+    assert red(pipeline, "waiting", waiting(seconds)) == [is_red]
+    found = verdicts(pipeline, waiting(60))
+    assert found["works"].level == "ok"
+    assert found["waiting"].says == (
+        "east has waited for 60 s, and joins nothing: the registry does not answer"
+    )
 
 
 def test_what_a_dead_process_waited_for_is_no_wait(pipeline: Pipeline) -> None:
@@ -186,12 +257,13 @@ def failing(seconds: float, tries: int = 3, is_locked: bool = True, **lease: Any
     return facts(seconds, lease=LeaseStatus(fails, is_locked, beat_us))
 
 
-@pytest.mark.parametrize(("seconds", "level"), [(29, "ok"), (30, "warn"), (59, "warn"), (60, "error")])
-def test_batches_that_fail_one_after_the_other_are_a_warning_and_then_an_error(
-    pipeline: Pipeline, seconds: float, level: str
+@pytest.mark.parametrize(("seconds", "is_red"), [(29, False), (30, True)])
+def test_batches_that_fail_one_after_the_other_are_an_error(
+    pipeline: Pipeline, seconds: float, is_red: bool
 ) -> None:
+    assert red(pipeline, "works", failing(seconds)) == [is_red]
     found = verdicts(pipeline, failing(seconds))
-    assert (found["works"].level, found["waiting"].level) == (level, "ok")
+    assert found["waiting"].level == "ok"
     measured = {one.name: one.value for one in found["works"].measures}
     assert measured["failing_seconds"] == seconds
 
@@ -200,7 +272,7 @@ def test_who_asks_is_told_of_failing_batches_at_once_with_the_cause_and_what_to_
     pipeline: Pipeline,
 ) -> None:
     look = failing(5, tries=1_200, host=socket.gethostname())
-    verdict = judge(look, Memory.of_one_look(look), pipeline)["works"]
+    verdict = worst(judge(look, Memory.of_one_look(look), pipeline)[0]["works"])
     assert (verdict.level, verdict.in_short) == ("warn", "joins nothing, for its batches fail")
     assert verdict.says == (
         "east joins nothing since 2027-01-15 08:00:00 UTC: 1,200 tries of its batches failed in a row, the "
@@ -495,7 +567,7 @@ def test_whoever_else_judges_goes_by_what_the_watcher_has_left(pipeline: Pipelin
     now = facts(3_600, GIB, lag=1e9)
     memory, why_alone = memory_beside(watched(*looks), now)
     assert (memory, why_alone) == (watched(*looks, now).memory, "")
-    found = judge(now, memory, pipeline)
+    found = found_in(now, memory, pipeline)
     assert found["lag"].says == "east is 60 min behind; 1.0 GiB of its logs are unread"
 
 

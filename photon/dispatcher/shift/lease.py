@@ -49,6 +49,7 @@ MOST_REASON_CHARACTERS = 1_000  # the lease stays within one block, and can be w
 MOST_CAUSE_CHARACTERS = 300  # of a try that failed
 # One record that kills its worker fails two tries in a row: then the other half of its batch goes through.
 FAILING_TRIES = 3
+NO_EXECUTOR = "Spark has no executor"  # begins what a process on a cluster waits for then
 HEARTBEATS_IN_A_LEASE = 4  # two may be late on a busy machine, and the lease still holds
 
 
@@ -92,6 +93,11 @@ class Lease:
     @property
     def is_here(self) -> bool:
         return self.host == socket.gethostname()
+
+    @property
+    def lacks_executors(self) -> bool:
+        """Whether it waits for executors of a Spark cluster."""
+        return self.waits_for.startswith(NO_EXECUTOR)
 
     @property
     def ends_soon(self) -> bool:

@@ -14,8 +14,7 @@ from prometheus_client.registry import Collector
 from photon.dispatcher.shift.measured import measured_in
 from photon.dispatcher.shift.people import decisions_of
 from photon.errors import UserError, WrongUsage
-from photon.health.facts import Facts
-from photon.health.memory import Memory
+from photon.health.judge import Judge
 from photon.health.metrics.families import budget_families, families
 from photon.health.metrics.shift_families import shift_families
 from photon.health.status import DatacenterStatus, status_of
@@ -39,7 +38,7 @@ class PipelineCollector(Collector):
 
     def __init__(self, pipeline: Pipeline, clock: Clock, names: Sequence[str]) -> None:
         self._pipeline, self._clock, self._names = pipeline, clock, tuple(names)
-        self._memories: dict[str, Memory] = {}
+        self._judge = Judge(pipeline, is_patient=True)
         self._budgets: dict[str, Budget] = {}
         self._budgets_us = 0
         self._said: dict[str, str] = {}
@@ -63,16 +62,10 @@ class PipelineCollector(Collector):
         found = dict[str, DatacenterStatus | Exception]()
         for name in self._names:
             try:
-                found[name] = status_of(self._pipeline, name, self._clock, decisions, self._remember)
+                found[name] = status_of(self._pipeline, name, self._clock, decisions, self._judge)
             except (UserError, OSError) as error:
                 found[name] = error
         return found
-
-    def _remember(self, facts: Facts) -> Memory:
-        last = self._memories.get(facts.datacenter)
-        now = last.after(facts) if last is not None else Memory.of_one_look(facts, is_patient=True)
-        self._memories[facts.datacenter] = now
-        return now
 
     def _newest_budgets(self, names: Iterable[str]) -> Mapping[str, Budget]:
         """The error budgets as of some seconds ago; none where no minute was judged yet."""
