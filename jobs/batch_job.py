@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -18,8 +19,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.cluster import is_cluster
-from jobs.session import is_alive, session_for_joins, stop_session, usable_cores
-from photon.join.messages import BatchTasks, NoWorkerStarts, RunnerDied, TaskOutcome, WorkerDied
+from jobs.executors import Executors, lacking
+from jobs.session import is_alive, session_for_joins, stop_session, usable_cores, was_given_up
+from photon.join.messages import (
+    BatchTasks,
+    NoExecutor,
+    NoWorkerStarts,
+    RunnerDied,
+    TaskOutcome,
+    WorkerDied,
+)
 from photon.join.tasks import run_task
 from photon.pipeline.file import Pipeline
 
@@ -28,19 +37,24 @@ log = logging.getLogger(__name__)
 # A first line that says nothing itself, and a line that ends an error of Python.
 _LEADS_UP = re.compile(r"(Exception|Error): *$|\(most recent call last\):$")
 _PYTHON_ERROR = re.compile(r" *[\w.]+(Error|Exception|Exit|Interrupt): .")
+WARM_SECONDS = 20.0  # executors have so long to come, while others join
 DYING_SECONDS = 5.0  # how long a JVM that has closed its sockets may take to end
 
 
 class SparkRunner:
-    """A `BatchRunner` on Spark. When its session dies, it builds another one."""
+    """A `BatchRunner` on Spark. When its session dies, or its cluster forgets it, it builds another one."""
 
     def __init__(self, build: Callable[[], SparkSession], workers: int | None = None) -> None:
         """`build` makes a session. `workers`: tasks of a job at once, None for one on each core of it."""
         self._build = build
-        self._session = build()
+        self._session: SparkSession | None = None
+        self._executors: Executors | None = None  # of a session on a cluster
+        self._is_waiting = False  # for executors
         self._mending = threading.Lock()
         self._beside = ThreadPoolExecutor(1, "ahead")
         self._workers = workers
+        with suppress(NoExecutor):  # `look` tells
+            self._live()
 
     @classmethod
     def for_shift(cls, pipeline: Pipeline, datacenter: str) -> Self:
@@ -53,15 +67,46 @@ class SparkRunner:
         """How many tasks run at once. A cluster grows and shrinks."""
         if self._workers is not None:
             return self._workers
-        if not self._is_on_cluster:
+        session = self._session
+        if session is not None and not _is_on_cluster(session):
             return usable_cores()
         with suppress(Py4JError, OSError):  # the next run tells what ails it
-            return int(self._session.sparkContext.defaultParallelism)
+            return int(session.sparkContext.defaultParallelism) if session is not None else 1
         return 1
 
-    @property
-    def _is_on_cluster(self) -> bool:
-        return is_cluster(str(self._session.sparkContext.master))
+    def look(self) -> None:
+        """See to it that there is a session with executors. NoExecutor."""
+        self._live()
+
+    def _live(self) -> SparkSession:
+        """The session; another one where there is none, or its cluster does not know it. NoExecutor."""
+        with self._mending:
+            try:
+                session = self._with_executors()
+            except NoExecutor:
+                self._is_waiting = True
+                raise
+            self._is_waiting = False
+            return session
+
+    def _with_executors(self) -> SparkSession:
+        if self._executors is not None and self._executors.are_gone:
+            self._executors.refuse()
+            log.warning("Spark's master does not know this driver any more: it begins a new session")
+            self._stop()
+        if self._session is None:
+            self._session = self._build()
+            is_on_cluster = _is_on_cluster(self._session)
+            # Who was told to wait is told to go on once there is one, not once one may come.
+            self._executors = Executors.of(self._session, self._is_waiting) if is_on_cluster else None
+            if self._executors is not None and self._executors.are_gone:
+                raise lacking(str(self._session.sparkContext.master))
+        return self._session
+
+    def _stop(self) -> None:
+        session, self._session, self._executors = self._session, None, None
+        if session is not None:
+            stop_session(session)
 
     def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
         """Run another job beside that of `run`, in the same session."""
@@ -72,10 +117,12 @@ class SparkRunner:
 
         That saves a stage, which costs more than such a batch itself (0.1 s of 0.2 s).
         """
-        if self._is_on_cluster:
+        session = self._live()
+        executors = self._executors
+        if _is_on_cluster(session):
             batch = batch.elsewhere()
         both = bool(batch.index_tasks and batch.join_tasks)
-        tasks, context, session = batch.tasks, batch.context, self._session
+        tasks, context = batch.tasks, batch.context
         try:
             if both and len(tasks) > 2:
                 return _run_two_stages(session, batch)
@@ -87,6 +134,8 @@ class SparkRunner:
             )
             return list(outcomes.collect())
         except (Py4JError, PySparkException, OSError, EOFError) as error:
+            if executors is not None and (executors.are_gone or was_given_up(session)):
+                raise lacking(str(session.sparkContext.master)) from error
             if not self._outlived(session, error):
                 raise RunnerDied(f"Spark's process ended under the batch: {_cause(error)}") from error
             if isinstance(error, Py4JJavaError | PySparkException):
@@ -106,18 +155,39 @@ class SparkRunner:
             if is_alive(session, dying_seconds):
                 return True
             log.warning("Spark's process has ended (%s): starting another one", _cause(error))
-            stop_session(session)
-            self._session = self._build()
-            return False
+            self._stop()
+        with suppress(NoExecutor):  # the next run tells
+            self._live()
+        return False
 
     def close(self) -> None:
-        stop_session(self._session)
+        self._stop()
         self._beside.shutdown(wait=False, cancel_futures=True)
 
     def warm_up(self) -> None:
-        """Run what the first batch would wait for: a first job, and a Python worker on each core."""
-        slots = self._session.sparkContext.defaultParallelism
-        self._session.sparkContext.parallelize(range(slots), slots).map(_import_tasks).collect()
+        """Run what the first batch would wait for: a first job, and a Python worker on each core.
+
+        Executors have their time: the shift before goes on meanwhile. Then the first batch tells.
+        """
+        ends = time.monotonic() + WARM_SECONDS
+        while True:
+            try:
+                context = self._live().sparkContext
+                slots = context.defaultParallelism
+                context.parallelize(range(slots), slots).map(_import_tasks).collect()
+                return
+            except NoExecutor as error:
+                if time.monotonic() > ends:
+                    log.warning("nothing is warmed up: %s", error)
+                    return
+                time.sleep(1)
+            except (Py4JError, PySparkException):
+                if self._executors is None or not self._executors.are_gone:
+                    raise
+
+
+def _is_on_cluster(session: SparkSession) -> bool:
+    return is_cluster(str(session.sparkContext.master))
 
 
 def _run_two_stages(session: SparkSession, batch: BatchTasks) -> list[TaskOutcome]:

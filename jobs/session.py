@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from jobs.cluster import PYTHON, code_archive, is_cluster, settings_of
+from jobs.executors import built_in_time, lacking
+from photon.join.messages import NoExecutor
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.process.environment import EnvironmentLacks, check_temporary_folders
@@ -31,6 +34,13 @@ log = logging.getLogger(__name__)
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 CREDENTIALS_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 CORES_TOLD_AFTER_SECONDS = 15.0  # without a core; executors of a cluster need some 5 s to start
+MASTER_PAUSE_SECONDS = 5.0  # between two tries of a program whose master is away
+# A machine that loses its power sends no word. Spark gives its executors up after two minutes.
+SOON_GIVEN_UP = {
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "30s",
+    "spark.network.timeoutInterval": "5s",
+}
 TASK_TRIES = 4  # for a task whose worker died, in all
 # The JVM only schedules; records are read, joined and written in Python workers. Compiled no further than
 # needed for that, a session takes 8 s of a core until it is warm, instead of 15 s, and a small job 3.9 s for
@@ -72,28 +82,41 @@ def joining_master(workers: int | None = None) -> str:
 
 
 def session_for_joins(pipeline: Pipeline, name: str) -> SparkSession:
-    """A session for joins, as `session_for`."""
+    """A session for joins, which may have no executor yet. NoExecutor where a cluster's master is away."""
+    master = pipeline.spark.master or joining_master(pipeline.limits.workers)
+    if not is_cluster(master):
+        return build_session(name, master, pipeline.spark.settings)
     # Executors' JVMs only schedule too: a join on four of them took 5.1 s instead of 6.9 s.
-    executors = {"spark.executor.extraJavaOptions": " ".join(JVM_OPTIONS)}
-    return session_for(pipeline, name, joining_master(pipeline.limits.workers), executors)
+    executors = {"spark.executor.extraJavaOptions": " ".join(JVM_OPTIONS), **SOON_GIVEN_UP}
+    return built_in_time(master, lambda: _on_cluster(pipeline, name, master, executors))
 
 
-def session_for(
-    pipeline: Pipeline, name: str, here: str | None = None, executors: Mapping[str, str] | None = None
-) -> SparkSession:
+def session_for(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
     """A session with the master that the pipeline names, else with `here`, on this machine.
 
-    `executors`: settings of those of a cluster, unless the pipeline has its own.
+    A cluster's master that is away, or has no core, is waited for.
     """
-    master = pipeline.spark.master or here
+    master, told = pipeline.spark.master or here, ""
     if master is None or not is_cluster(master):
         return build_session(name, master, pipeline.spark.settings)
+    while True:
+        try:
+            session = built_in_time(master, lambda: _on_cluster(pipeline, name, master, {}))
+        except NoExecutor as error:
+            if str(error) != told:
+                log.warning("waits: %s", error)
+            told = str(error)
+            time.sleep(MASTER_PAUSE_SECONDS)
+            continue
+        _await_a_core(session, master)
+        return session
+
+
+def _on_cluster(pipeline: Pipeline, name: str, master: str, executors: Mapping[str, str]) -> SparkSession:
+    """A session on a cluster. `executors`: settings of those of it, unless the pipeline has its own."""
     code = code_archive(pipeline)
-    session = build_session(
-        name, master, {**settings_of(code), **(executors or {}), **pipeline.spark.settings}
-    )
+    session = build_session(name, master, {**settings_of(code), **executors, **pipeline.spark.settings})
     session.sparkContext.addFile(str(code))
-    _await_a_core(session, master)
     return session
 
 
@@ -164,7 +187,10 @@ def build_session(
     except (
         BaseException
     ) as error:  # Ctrl-C as well: a JVM that nobody waits for goes on starting, and stays for a while
+        said = str(error) if isinstance(error, Py4JError) else ""  # a JVM that is gone tells no error
         _kill_jvms()
+        if said and is_cluster(master):
+            raise lacking(master, f"did not take this driver: {_first_cause(said)}") from None
         if isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise EnvironmentLacks(
                 f"Java ({java_command()}) ended before Spark had begun. What it said is above; it needs some"
@@ -287,6 +313,18 @@ def is_alive(session: SparkSession, dying_seconds: float = 0.0) -> bool:
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=dying_seconds)
     return process.poll() is None and not _was_stopped(session)
+
+
+def was_given_up(session: SparkSession) -> bool:
+    """Whether Spark has stopped a session whose JVM lives, as it does when a cluster's master ends it."""
+    process = getattr(session.sparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is None and _was_stopped(session)
+
+
+def _first_cause(said: str) -> str:
+    """The line of an error of Java that names it."""
+    lines = [line.strip() for line in said.splitlines()]
+    return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
 
 
 def _was_stopped(session: SparkSession) -> bool:

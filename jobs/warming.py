@@ -72,6 +72,11 @@ class WarmingRunner:
         spark = self._spark_if_warm()
         return TaskProcess.workers if spark is None else spark.workers
 
+    def look(self) -> None:
+        """See to it that Spark runs tasks, once it is warm. NoExecutor."""
+        if (spark := self._spark_if_warm()) is not None:
+            spark.look()
+
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """Run a batch. What ails the session is raised here."""
         spark = self._spark_if_warm()

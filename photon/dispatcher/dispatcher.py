@@ -116,7 +116,10 @@ class Dispatcher:
                 begun = False
                 if not retry.wait(self.tools.mend_waiting(error.segments, self.reader)):
                     return
-            except (NoWorkerStarts, RunnerDied, LakeUnavailable) as error:  # while the index was made again
+            except NoWorkerStarts as error:  # between batches; or while the index was made again
+                if not retry.wait(str(error)):
+                    return
+            except (RunnerDied, LakeUnavailable) as error:  # while the index was made again
                 begun = False
                 if not retry.wait(str(error)):
                     return
@@ -155,7 +158,8 @@ class Dispatcher:
         return True
 
     def _step(self, mode: Mode, idle_seconds: float) -> bool:
-        """Look at the logs, run what there is to do, and return whether the run is over."""
+        """Look at the logs, run what there is to do, and return whether the run is over. NoWorkerStarts."""
+        self.tools.runner.look()
         self.index.tend()
         self.tools.tend_registry()
         self._tend_held()

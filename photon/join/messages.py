@@ -252,12 +252,19 @@ class NoWorkerStarts(Exception):
     """No task can be run at all, whatever it holds: the fault is in the workers' Python or machine."""
 
 
+class NoExecutor(NoWorkerStarts):
+    """A Spark cluster runs no task now: its master is away, or has no worker for this driver."""
+
+
 class BatchRunner(Protocol):
     """Carries out one batch."""
 
     @property
     def workers(self) -> int:
         """How many tasks run at once."""
+
+    def look(self) -> None:
+        """Raise NoWorkerStarts where nothing could run now, as far as that is known without a task."""
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         """The outcome of every task, index tasks first.

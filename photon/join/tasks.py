@@ -348,6 +348,9 @@ class LocalRunner:
         """`clock` replaces the system's, for tests."""
         self._clock = clock
 
+    def look(self) -> None:
+        """This process runs tasks at any time."""
+
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
         return [run_task(task, batch.context, self._clock) for task in batch.tasks]
 
