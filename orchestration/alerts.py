@@ -1,7 +1,7 @@
 """The sensors that tell users' functions of what fails, goes on or is over: one for each pipeline file.
 
 A file that can't be read has its sensor too, which knows the function of the last time that it could be read.
-What is seen, and of what, belongs to `seen`; calling the function to `telling`.
+What is seen, and of what, belongs to `seen` and `failed_runs`; calling the function to `telling`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from dagster import (
 
 from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
-from orchestration.seen import Scope, failed_runs, open_alerts
+from orchestration.failed_runs import failed_runs, mended_runs
+from orchestration.seen import Scope, open_alerts
 from orchestration.telling import Calls
 from photon.health.alerts import Alert, Told, load_hook, news, told_after
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
@@ -35,7 +36,7 @@ TICK_SECONDS = 10
 AGAIN_US = 3_600 * MICROSECONDS
 # A call of the function that takes longer holds up the alerts after it. Dagster ends a tick after a minute.
 CALL_SECONDS = 20.0
-CURSOR_FORMAT = 5
+CURSOR_FORMAT = 6
 MOST_RUNS = 1_000  # are remembered: more than fail while Dagster stores the end of one
 SENSOR = "alerts"
 
@@ -65,6 +66,9 @@ class Cursor:
     runs_until: float  # the last look at failed runs
     told: Mapping[str, Told] = field(default_factory=dict)  # alerts on checks, tables, sensors and schedules
     runs: tuple[str, ...] = ()  # those that were told
+    failing: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of these, subjects that no run mended since, by id
     failed: tuple[str, ...] = ()  # the keys of alerts that the function did not take
     hook: HookName | None = None  # as the file was last read
 
@@ -86,10 +90,14 @@ class Cursor:
         """The cursor once these alerts were told."""
         runs = [alert for alert in done if alert.kind == "run"]
         others = [alert for alert in done if alert.kind != "run"]
+        failed = {alert.run: alert.subject for alert in runs if alert.level != "ok"}
+        mended = {alert.subject for alert in runs if alert.level == "ok"}
+        open_before = {run: subject for run, subject in self.failing.items() if subject not in mended}
         return replace(
             self,
             told=told_after(others, self.told, now_us),
-            runs=(*(alert.run for alert in runs), *self.runs)[:MOST_RUNS],
+            runs=(*failed, *self.runs)[:MOST_RUNS],
+            failing=dict([*open_before.items(), *failed.items()][-MOST_RUNS:]),
         )
 
 
@@ -119,6 +127,7 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
         seen = open_alerts(context, scope, with_ticks=is_right)
         fresh = news(seen, before.told, now_us, AGAIN_US)
         runs = failed_runs(context.instance, scope, before.runs_until, before.since, before.runs)
+        runs += mended_runs(context.instance, scope, before.failing)
         # An alert that was not taken comes last: a function that hangs for one is told the others first.
         in_turn = sorted([*fresh, *runs], key=lambda alert: alert.key in before.failed)
         found = calls.tell(hook, in_turn, CALL_SECONDS)

@@ -1,4 +1,4 @@
-"""Dagster's state of all that people are told: checks, freshness, failed runs, failed ticks.
+"""Dagster's state of all that people are told: checks, freshness, failed ticks (runs: `failed_runs`).
 
 Each is an Alert of its state now. Whether that is news, and who is told, belongs to `alerts`. Sensors that
 evaluate checks ask here what Dagster shows of them: somebody else may have evaluated them since.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import takewhile
 
 from dagster import (
@@ -17,9 +16,6 @@ from dagster import (
     AssetKey,
     DagsterEventType,
     DagsterInstance,
-    DagsterRun,
-    DagsterRunStatus,
-    RunsFilter,
     SensorEvaluationContext,
 )
 from dagster._core.definitions.freshness import FreshnessState
@@ -34,7 +30,6 @@ from photon.health.alerts import Alert
 from photon.health.verdict import PATIENCE_SECONDS, Level
 from photon.process.clock import MICROSECONDS
 
-OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it
 # More ticks of a sensor than come within `PATIENCE_SECONDS`. A schedule's next one comes in an hour or a day.
 MOST_TICKS = 20
 _FRESHNESS: dict[FreshnessState, Level] = {
@@ -88,36 +83,13 @@ def evaluations(
     return {key: evaluation for key, _, evaluation in _evaluated(instance, keys)}
 
 
-def failed_runs(
-    instance: DagsterInstance, scope: Scope, looked_at: float, since: float, told: Collection[str]
-) -> list[Alert]:
-    """Runs that have failed since the last look and are not `told`; times in seconds since 1970."""
-    after = datetime.fromtimestamp(looked_at - OVERLAP_SECONDS, UTC)
-    failed = RunsFilter(statuses=[DagsterRunStatus.FAILURE], updated_after=after)
-    alerts = []
-    for record in instance.get_run_records(failed):
-        run = record.dagster_run
-        ended = record.end_time or record.update_timestamp.timestamp()
-        if _is_of(run, scope) and run.run_id not in told and ended >= since:
-            text = f"run {run.run_id} of {run.job_name} has failed; its log in Dagster says why"
-            at_us = round(ended * MICROSECONDS)
-            alerts.append(Alert(scope.name, "run", run.job_name, "error", text, at_us, run.run_id))
-    return alerts
-
-
-def _is_of(run: DagsterRun, scope: Scope) -> bool:
-    """Whether a run belongs to a scope: by its job, or by its assets if a person began it from the graph."""
-    checked = {key.asset_key for key in run.asset_check_selection or ()}
-    return scope.has_job(run.job_name) or any(map(scope.has_asset, checked | set(run.asset_selection or ())))
-
-
 def _checks(instance: DagsterInstance, scope: Scope, keys: Sequence[AssetCheckKey]) -> Iterator[Alert]:
     """The latest evaluation of each check."""
     for key, record, evaluation in _evaluated(instance, keys):
         yield Alert(
             scope.name,
             "check",
-            f"{_name(key.asset_key)} {key.name}",
+            f"{asset_name(key.asset_key)} {key.name}",
             level_of(evaluation.passed, evaluation.severity),
             evaluation.description or "",
             round(record.create_timestamp * MICROSECONDS),
@@ -135,7 +107,7 @@ def _evaluated(
             yield key, record, evaluation
 
 
-def _name(key: AssetKey) -> str:
+def asset_name(key: AssetKey) -> str:
     """An asset as alerts call it: without its pipeline, which they name before."""
     return "/".join(key.path[1:] or key.path)
 
@@ -151,7 +123,7 @@ def _freshness(instance: DagsterInstance, scope: Scope, keys: Sequence[AssetKey]
     for key, record in instance.get_freshness_state_records(keys).items():
         level = _FRESHNESS.get(record.freshness_state)
         if level is not None:
-            name = _name(key)
+            name = asset_name(key)
             says = "is fresh" if level == "ok" else "was not materialized for longer than its policy allows"
             at_us = round(record.updated_at.timestamp() * MICROSECONDS)
             yield Alert(scope.name, "freshness", name, level, f"{name} {says}", at_us)
@@ -190,10 +162,15 @@ def _tick(instance: DagsterInstance, scope: Scope, state: InstigatorState) -> Al
 
 
 def _says(state: InstigatorState, tick: InstigatorTick) -> str:
-    """Why a tick failed: the first cause is the user's, those around it are Dagster's."""
-    error: SerializableErrorInfo | None = tick.error
+    """Why a tick failed."""
+    kind = state.instigator_type.value.lower()
+    return (
+        f"the {kind} {state.name} fails, so what it starts or looks at is left alone: {cause_of(tick.error)}"
+    )
+
+
+def cause_of(error: SerializableErrorInfo | None) -> str:
+    """The first cause is the user's, those around it are Dagster's."""
     while error is not None and error.cause is not None:
         error = error.cause
-    why = error.message.strip() if error is not None else "Dagster has no message"
-    kind = state.instigator_type.value.lower()
-    return f"the {kind} {state.name} fails, so what it starts or looks at is left alone: {why}"
+    return error.message.strip() if error is not None else "Dagster has no message"

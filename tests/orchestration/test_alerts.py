@@ -11,7 +11,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from dagster import AssetCheckEvaluation, AssetCheckSeverity, DagsterInstance, build_sensor_context
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    DagsterInstance,
+    DagsterRunStatus,
+    build_sensor_context,
+)
 from dagster._core.definitions.freshness import FreshnessState, FreshnessStateChange
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.definitions.sensor_definition import SensorExecutionData
@@ -233,6 +239,46 @@ def test_a_run_that_fails_is_told_once_with_its_id(location: Location) -> None:
     for _ in range(2):
         cursor = tick(location, cursor).cursor
     assert [(one["kind"], one["run"]) for one in told(location)] == [("run", failed)]
+
+
+def fail(location: Location, run_id: str, why: str = "its process is gone") -> None:
+    run = location.instance.get_run_by_id(run_id)
+    assert run is not None
+    location.instance.report_run_failed(run, why)
+
+
+def test_a_failed_run_is_told_with_its_reason_and_is_over_when_a_later_one_succeeds(
+    location: Location,
+) -> None:
+    cursor = tick(location).cursor
+    fail(location, location.run())
+    cursor = tick(location, cursor).cursor
+    location.run("west", DagsterRunStatus.SUCCESS)
+    cursor = tick(location, cursor).cursor  # another datacenter's
+    good = location.run(status=DagsterRunStatus.SUCCESS)
+    for _ in range(2):
+        cursor = tick(location, cursor).cursor
+    subject = "clicks__shift east"
+    assert [(one["subject"], one["level"]) for one in told(location)] == [(subject, "error"), (subject, "ok")]
+    assert "its process is gone" in told(location)[0]["text"]
+    assert told(location)[1]["run"] == good
+
+
+def test_a_run_by_hand_is_told_by_the_assets_that_were_chosen_with_its_steps_own_words(
+    location: Location,
+) -> None:
+    cursor = tick(location).cursor
+    key = location.served.asset_key("registry_state")
+    right = location.file.read_text()
+    location.file.write_text("spoilt: [")
+    job = location.defs.resolve_implicit_global_asset_job_def()
+    job.execute_in_process(instance=location.instance, asset_selection=[key], raise_on_error=False)
+    location.file.write_text(right)
+    tick(location, cursor)
+    (seen,) = told(location)
+    assert seen["subject"] == "registry_state by hand"
+    assert "pipeline.yaml" in seen["text"]
+    assert "expected" in seen["text"]
 
 
 def test_a_stale_asset_is_told_and_when_it_is_fresh_again(location: Location) -> None:
