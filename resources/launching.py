@@ -87,9 +87,13 @@ class BehindShifts(DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Whether a run goes on: not if processes of it are known, and all of them are gone."""
+        """Whether a run goes on: not if processes of it are known, and all that it ever had are gone.
+
+        A launch that took too long is tried again, and begins a second process, which Dagster turns away.
+        """
         known = [Begun(**json.loads(text)) for tag, text in run.tags.items() if tag.startswith(PROCESS_TAG)]
-        if known and all(process.is_gone for process in known):
+        told = self._told_processes(run.run_id)
+        if known and all(process.is_gone for process in known) and not any(map(Begun.of, told)):
             return CheckRunHealthResult(WorkerStatus.FAILED, f"its process {known[-1].process} is gone")
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 

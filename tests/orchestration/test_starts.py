@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+from dagster._core.events import EngineEventData
 from dagster._core.launcher import WorkerStatus
 from dagster._core.test_utils import create_test_daemon_workspace_context
 from dagster._core.workspace.context import WorkspaceProcessContext
@@ -185,6 +186,10 @@ def test_a_run_fails_only_if_each_process_of_it_is_known_to_be_gone(
     run = instance.get_run_by_id(run_id)
     assert run is not None
     assert instance.run_launcher.check_run_worker_health(run).status is status
+
+    # Another process of the run that lives, as after a launch that was tried again.
+    instance.report_engine_event("Started process", run, EngineEventData.in_process(os.getpid()))
+    assert instance.run_launcher.check_run_worker_health(run).status is WorkerStatus.RUNNING
 
 
 @pytest.mark.slow
