@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bench.live_measurement import PHOTON_JOIN, MeasurementFailed
@@ -98,71 +97,59 @@ class Bill:
     seconds: float
     commits: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, float]:
         """What people and JSON read: for each commit, or for an hour."""
         of = self.commits or self.seconds / HOUR_SECONDS
-        methods, kinds = Counter[str](), Counter[str]()
+        found = Counter[str](requests=self.requests.total())
         for (method, key), count in self.requests.items():
-            methods[method] += count
-            kinds[f"{method} {kind_of(key)}"] += count
-        each = {name: round(count / of, 2) for name, count in (*methods.items(), *kinds.most_common())}
-        seconds = self.seconds
-        return {
-            "requests": round(self.requests.total() / of, 1),
-            "usd_a_day": round(usd(self.requests) * DAY_SECONDS / seconds, 2),
-            "seconds": round(seconds, 1),
-            "commits": self.commits,
-            **each,
-        }
+            found.update({method: count, f"{method} {kind_of(key)}": count})
+        each = {name: round(count / of, 2) for name, count in found.most_common()}
+        return {"usd_a_day": round(usd(self.requests) * DAY_SECONDS / self.seconds, 2), **each}
 
 
-@dataclass
 class MeasuredPipeline:
-    """A pipeline on a store that counts, and what is written to its logs past the proxy."""
+    """A pipeline on a store that counts. What is written and read here goes past the proxy."""
 
-    file: Path
-    proxy: CountingS3
-    objects: int = 0  # of each log
-    _logs: S3Store = field(init=False)
-    table: OutputTable = field(init=False)  # past the proxy, too
-
-    def __post_init__(self) -> None:
-        place = load_pipeline(self.file).datacenters["here"]
-        direct = f"http://127.0.0.1:{self.proxy.to_port}"
-        assert isinstance(place.logs, S3Folder)
-        assert isinstance(place.lake, S3Folder)
-        self._logs = S3Store(replace(place.logs, endpoint_url=direct))
-        self.table = OutputTable(replace(place.lake, endpoint_url=direct), "joined_events")
+    def __init__(self, file: Path, proxy: CountingS3) -> None:
+        place = load_pipeline(file).datacenters["here"]
+        logs, lake = (
+            replace(folder, endpoint_url=f"http://127.0.0.1:{proxy.to_port}")
+            for folder in (place.logs, place.lake)
+            if isinstance(folder, S3Folder)
+        )
+        self._proxy, self._logs, self._table = proxy, S3Store(logs), OutputTable(lake, "joined_events")
+        self._objects = 0  # of each log
 
     def write(self, objects: int = 1, events: int = OBJECT_EVENTS) -> None:
         """Put so many objects into each log, in the order of their names."""
-        first, self.objects = self.objects, self.objects + objects
+        first, self._objects = self._objects, self._objects + objects
         with ThreadPoolExecutor(PUTS_AT_ONCE) as threads:
-            list(threads.map(lambda number: self._put(number, events), range(first, self.objects)))
+            list(threads.map(lambda number: self._put(number, events), range(first, self._objects)))
 
     def _put(self, number: int, events: int) -> None:
-        now_ms = round(time.time() * 1_000)
+        names, now_ms = [f"{number}-{n}" for n in range(events)], round(time.time() * 1_000)
         for log in ("queries", "clicks"):
-            rows = [
-                {"id": f"{log}-{number}-{n}", "query": f"queries-{number}-{n}", "time": now_ms}
-                for n in range(events)
-            ]
-            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            rows = ({"id": f"{log} {name}", "query": f"queries {name}", "time": now_ms} for name in names)
+            lines = "".join(f"{json.dumps(row)}\n" for row in rows)
             self._logs.put(f"{log}/{number:09}.jsonl", content(lines.encode()))
 
-    def rows(self) -> int:
-        """How many rows are joined by now."""
-        return self.table.load().count() if self.table.exists() else 0
+    def await_rows(self, rows: int) -> None:
+        """Wait until so many are joined. MeasurementFailed."""
+        until_seconds = time.monotonic() + START_SECONDS
+        while not self._table.exists() or self._table.load().count() < rows:
+            if time.monotonic() > until_seconds:
+                raise MeasurementFailed(f"{rows} rows are not there after {START_SECONDS:.0f} s")
+            time.sleep(1)
 
     def count(self, seconds: float, each_second: Callable[[], None] = lambda: None) -> Bill:
         """Count the requests of so long."""
-        before, began = self.table.load().version(), time.monotonic()
-        self.proxy.requests.clear()
+        before, began_seconds = self._table.load().version(), time.monotonic()
+        self._proxy.requests.clear()
         for second in range(round(seconds)):
             each_second()
-            time.sleep(max(0.0, began + second + 1 - time.monotonic()))
-        requests, took_seconds = Counter(self.proxy.requests), time.monotonic() - began
-        return Bill(requests, took_seconds, self.table.load().version() - before)
+            time.sleep(max(0.0, began_seconds + second + 1 - time.monotonic()))
+        requests = Counter(self._proxy.requests)
+        return Bill(requests, time.monotonic() - began_seconds, self._table.load().version() - before)
 
 
 @contextmanager
@@ -170,8 +157,7 @@ def joining(folder: Path, objects: int) -> Iterator[MeasuredPipeline]:
     """Join so many objects of each log, and go on; once they are joined it is given. MeasurementFailed."""
     with places_on_minio(folder / "minio", ("here",)) as places:
         url = str(re.findall(r"http://[^}]+", places["here"])[0])
-        proxy = CountingS3(url)
-        file = folder / "pipeline.yaml"
+        proxy, file = CountingS3(url), folder / "pipeline.yaml"
         file.write_text(FILE.format(place=places["here"].replace(url, proxy.url)))
         measured = MeasuredPipeline(file, proxy)
         measured.write(objects, events=1)
@@ -179,11 +165,7 @@ def joining(folder: Path, objects: int) -> Iterator[MeasuredPipeline]:
         close_registries()
         process = start_process([*PHOTON_JOIN, file, "--engine", "local"], folder / "join.log")
         try:
-            until = time.monotonic() + START_SECONDS
-            while measured.rows() < objects:
-                if process.poll() is not None or time.monotonic() > until:
-                    raise MeasurementFailed(f"the join did not join {objects} clicks: {folder / 'join.log'}")
-                time.sleep(1)
+            measured.await_rows(objects)
             yield measured
         finally:
             end_process(process, START_SECONDS)
@@ -192,7 +174,7 @@ def joining(folder: Path, objects: int) -> Iterator[MeasuredPipeline]:
 
 def measure_requests(
     folder: Path, objects: int, seconds: float, progress: Callable[[str], None]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, float]]:
     """Count the requests of a commit each second, and of an hour without news, with so many objects."""
     with joining(folder, objects // 2) as measured:
         progress(f"{objects} objects are joined; a batch a second for {seconds:.0f} s")

@@ -179,7 +179,7 @@ class LogReader:
         return any(self._listed_look[side] < look for side, look in self._new_look.items())
 
     def settled_us(self, side: Side, read_us: int | None, before_us: int | None) -> int | None:
-        """Up to when a log is known to be read, from how far its known files are, and what was known before.
+        """Up to when a log is read (protocol D12), from how far its files are, and what was known before.
 
         An object that nobody has listed may be older than those that are known. So a time counts once a
         listing has ended that began after the look behind which it was found, if nothing is behind it then.
@@ -188,11 +188,14 @@ class LogReader:
         if self._final or read_us is None or (before_us is not None and read_us <= before_us):
             return read_us
         since, found_us = self._unsettled.pop(side, (look, read_us))
-        if listed_look < look:
-            is_behind = listed_look >= since
-            self._unsettled[side] = (look, read_us) if is_behind else (since, found_us)
-            return min(found_us, read_us) if is_behind else before_us
-        return read_us
+        if listed_look >= look:
+            return read_us
+        if listed_look < since:
+            self._unsettled[side] = since, found_us
+            return before_us
+        if read_us > found_us:
+            self._unsettled[side] = look, read_us
+        return min(found_us, read_us)
 
     def is_unsettled(self, side: Side) -> bool:
         """Whether a later look may tell that a log is read further than is known."""

@@ -18,7 +18,7 @@ from photon.storage.store import store_of
 from photon.tokens import new_id
 
 # A file that no segment has any more goes one to two times this later: somebody may look at the state.
-SWEEP_EVERY_SECONDS = 60
+SWEEP_EVERY_SECONDS = 300
 
 
 class WaitingUpkeep:

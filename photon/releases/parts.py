@@ -63,7 +63,8 @@ class LakeCounter:
             lost = self._lost(handle, before)
             if lost:
                 place = self._place(handle, closed)
-            last = last_run(self.lake)
+            is_without = not isinstance(self.lake, Path) and self._sides.get(UNMATCHED, handle) is None
+            last = None if is_without else last_run(self.lake)
             own = (before, place, last, handle.version(), joined.end.mark)
             handles = {**self._side_handles(own), joined.name: handle}
             versions = {name: one.version() for name, one in handles.items()}

@@ -140,7 +140,7 @@ class OutputTable:
         self._handle: DeltaTable | None = None
         self._opened = 0.0  # the handle, by the process's clock
         self._opened_with: dict[str, str] | None = None  # the keys of then among them
-        self._end = LogEnd(self.folder)  # as of the handle
+        self.end = LogEnd(self.folder)  # as of the handle
         # The last commit that is on disk; None: some process' before this one.
         self._synced: int | None = None
 
@@ -182,8 +182,8 @@ class OutputTable:
         """
         handle, self._handle = self._handle, None
         with lake_errors(f"read the table {self.folder}"):
-            if handle is not None and self._may_go_on(REOPENED_AFTER_SECONDS) and self._end.is_there:
-                if self._is_committed(self._end.version + 1):  # a look costs 20 us, an update 800
+            if handle is not None and self._may_go_on(REOPENED_AFTER_SECONDS) and self.end.is_there:
+                if self._is_committed(self.end.version + 1):  # a look costs 20 us, an update 800
                     handle = self._updated(handle)
             else:
                 handle = self._opened_anew()
@@ -199,7 +199,7 @@ class OutputTable:
     def _opened_anew(self) -> DeltaTable:
         self._opened, self._opened_with = time.monotonic(), self.store.delta_options
         handle = open_table(self.folder)
-        self._end.begin(handle)
+        self.end.begin(handle)
         return handle
 
     def _updated(self, handle: DeltaTable) -> DeltaTable:
@@ -208,13 +208,13 @@ class OutputTable:
         except DeltaError:  # such as a feature that delta-rs does not know: the other way says so
             return self._opened_anew()
         check_readable(handle, self.folder)
-        self._end.follow()
+        self.end.follow()
         return handle
 
     def load_if_there(self) -> DeltaTable | None:
         """As `load`; None without a table. Where nothing was committed, a store is asked once."""
         with lake_errors(f"look for the table {self.folder}"):
-            if self._handle is not None and self._may_go_on(IDLE_SECONDS) and self._end.is_last:
+            if self._handle is not None and self._may_go_on(IDLE_SECONDS) and self.end.is_last:
                 return self._handle
         return self.load() if self.exists() else None
 
@@ -245,11 +245,6 @@ class OutputTable:
     def _is_committed(self, version: int) -> bool:
         return self.store.size_bytes(log_entry(version)) is not None
 
-    @property
-    def end(self) -> LogEnd:
-        """The end of its log as it was loaded last."""
-        return self._end
-
     def pipeline(self) -> str | None:
         """The pipeline that the table was made for; None if there is no table, or it does not say."""
         said = (self.load().metadata().description or "") if self.exists() else ""
@@ -269,7 +264,7 @@ class OutputTable:
     def version_in(self, handle: DeltaTable, app: str) -> int:
         """The last batch that `app` had committed when a handle was loaded. LakeUnavailable."""
         with self.reading():
-            return self._end.version_of(app, handle) or 0
+            return self.end.version_of(app, handle) or 0
 
     def knows(self, app: str) -> bool:
         """Whether `app` has ever committed, or was fenced. LakeUnavailable."""
@@ -277,7 +272,7 @@ class OutputTable:
 
     def _is_known(self, handle: DeltaTable, app: str) -> bool:
         with self.reading():
-            return self._end.version_of(app, handle) is not None
+            return self.end.version_of(app, handle) is not None
 
     def last_commit(self, app: str) -> LastCommit:
         """The last batch that `app` committed, with its plan; `NOT_BEGUN` before it. LakeUnavailable."""
@@ -413,7 +408,7 @@ class OutputTable:
             names = ("_batch", "_plan", "_occurrence")
             present = set(zip(*(rows[name].to_pylist() for name in names), strict=True))
             with self.reading():
-                version = self._end.version_of(app_id(group[0].plan.datacenter, epoch), handle) or 0
+                version = self.end.version_of(app_id(group[0].plan.datacenter, epoch), handle) or 0
             for token in group:
                 plan, occurrence = token.plan, str(token.occurrence)
                 if (plan.batch, plan.plan_id, occurrence) in present:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.dispatcher.retrying import BatchReport, Callbacks
@@ -32,6 +33,7 @@ RECENT_SECONDS, STORED_SECONDS = 10.0, 60.0
 MOST_ROWS_KEPT = 1_440  # a day of them: so long a lake may be away
 MOST_CUTS = 10  # points in the time of one: a new one begins with a wait and after it
 AGAIN_US = 60 * MICROSECONDS  # after it took nothing
+S3_PAUSE_US = 600 * MICROSECONDS  # between two commits there, of some twenty requests each
 END_SECONDS = 5.0  # a shift that ends waits so long for it
 
 log = logging.getLogger(__name__)
@@ -125,6 +127,8 @@ class PointsRecorder:
         self._storing: list[Row] = []
         self._job: Future[None] | None = None
         self._again_us = now_us
+        lake = pipeline.datacenters[datacenter].lake
+        self._pause_us = 0 if isinstance(lake, Path) else S3_PAUSE_US
         self._problem = ""  # was told already
 
     def recording(self, callbacks: Callbacks) -> Callbacks:
@@ -282,6 +286,7 @@ class PointsRecorder:
                 f"points of {self._datacenter}",
                 lambda: self._store(rows),
             )
+            self._again_us = self._clock.elapsed_us() + self._pause_us
 
     def _store(self, rows: list[Row]) -> None:
         refuse_moved_lake(self._pipeline.datacenters[self._datacenter].lake)
