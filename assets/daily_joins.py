@@ -28,7 +28,7 @@ from dagster import (
 from pydantic import Field
 
 from assets.attributes import freshness
-from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
+from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, of_a_dry_run, pipeline_of_run
 from assets.side_tables import table_kinds, table_metadata
 from assets.work import BACKFILL_POOL, DryRunConfig
 from photon.pipeline.file import Pipeline
@@ -110,18 +110,12 @@ class DaysRun:
                 lacking += lacking_texts(name, filled, self.pipeline.file)
 
     def _event(self, day: date, metadata: Metadata) -> Event:
-        kind = AssetObservation if self.config.dry_run else AssetMaterialization
         counts = counts_by_day(self.pipeline, self.datacenter, days_between(day, day))[day]
-        return kind(
-            self.served.asset_key(ASSET),
-            partition=partition_key(self.datacenter, day),
-            metadata={
-                **counts_metadata(counts),
-                "dagster/partition_row_count": counts.rows,
-                "did": self.config.do,
-                **metadata,
-            },
-        )
+        metadata = {**counts_metadata(counts), "did": self.config.do, **metadata}
+        key, partition = self.served.asset_key(ASSET), partition_key(self.datacenter, day)
+        if self.config.dry_run:
+            return AssetObservation(key, partition=partition, metadata=of_a_dry_run(metadata))
+        return AssetMaterialization(key, partition=partition, metadata=metadata)
 
 
 def daily_joins_asset(served: ServedPipeline, datacenters: StaticPartitionsDefinition) -> AssetsDefinition:

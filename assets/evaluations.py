@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from dagster import AssetExecutionContext, AssetObservation, AssetsDefinition, MaterializeResult, asset
 from pydantic import Field
 
-from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run, table
-from assets.work import RECOVERY_POOL, AssetWork, DryRunConfig, WorkRun
+from assets.runs import Metadata, canceled_with_a_sentence, of_a_dry_run, pipeline_of_run, table
+from assets.work import RECOVERY_POOL, REGISTRY, AssetWork, DryRunConfig, WorkRun, technology_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock, in_utc
 from photon.process.readable import counted
@@ -35,7 +35,7 @@ class Evaluation(AssetWork):
 
     work: Callable[[WorkRun], Metadata]
     config: type[DryRunConfig]
-    technology: str = "dynamodb"
+    technology: str = REGISTRY
     group: str = "upkeep"  # in Dagster's graph
 
 
@@ -47,7 +47,7 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
         key=key,
         group_name=served.group_name(kind.group),
         deps=[served.asset_key(name) for name in kind.goes_by],
-        kinds={kind.technology},
+        kinds={technology_of(kind.technology, served.pipeline)},
         pool=kind.pool,
         config_schema=cast("Any", kind.config.to_config_schema()),
         output_required=False,  # a dry run makes nothing
@@ -61,7 +61,7 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
             metadata = {**kind.work(run), "seconds": run.seconds()}
         if run.is_dry:
             says = f"dry run, nothing was changed: {metadata['says']}"
-            yield AssetObservation(key, metadata={**metadata, "says": says, "dry_run": True})
+            yield AssetObservation(key, metadata=of_a_dry_run({**metadata, "says": says}))
         else:
             yield MaterializeResult(metadata=metadata)
 

@@ -26,7 +26,7 @@ from assets.registry_state import checks_of, state_metadata
 from assets.runbook import with_section
 from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
 from assets.verification import CHECKS, check_result, report_metadata
-from assets.work import VERIFICATION_POOL, AssetWork, WorkRun
+from assets.work import REGISTRY, VERIFICATION_POOL, AssetWork, WorkRun, technology_of
 from photon.health.registry import ENDPOINTS, REGISTRY_PROMISES, judge_registry
 from photon.health.verdict import PATIENCE_SECONDS, late_after
 from photon.pipeline.file import Pipeline
@@ -123,7 +123,7 @@ class Report(AssetWork):
     checks: Mapping[str, str]  # promises by name
     stale: Callable[[Pipeline], Durations]  # how old it may be
     group: str = ""  # in Dagster's graph; empty: that of the data itself
-    technologies: Sequence[str] = ("dynamodb",)
+    technologies: Sequence[str] = (REGISTRY,)
     resources: Sequence[str] = field(default_factory=tuple)
 
 
@@ -135,7 +135,7 @@ def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
         key=key,
         group_name=served.group_name(report.group),
         deps=[served.asset_key(name) for name in report.goes_by],
-        kinds=set(report.technologies),
+        kinds={technology_of(one, served.pipeline) for one in report.technologies},
         required_resource_keys=set(report.resources),
         pool=report.pool,
         freshness_policy=freshness(report.stale(served.pipeline)),

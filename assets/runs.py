@@ -52,6 +52,12 @@ def markdown_table(rows: Sequence[Sequence[str]], others: str = "-:") -> str:
     return "\n".join(f"|{'|'.join(row)}|" for row in [rows[0], rule, *rows[1:]])
 
 
+def of_a_dry_run(metadata: Metadata) -> Metadata:
+    """The same with its numbers as text: Dagster would plot them among those of what was done."""
+    as_text = {name: f"{one:,}" if isinstance(one, int | float) else one for name, one in metadata.items()}
+    return {**as_text, "dry_run": True}
+
+
 @contextmanager
 def failures_with_a_message() -> Iterator[None]:
     """Turn errors that a user can mend into a Failure that says what to do; defects keep their stack."""
@@ -75,6 +81,18 @@ def canceled_with_a_sentence(context: Context) -> Iterator[None]:
     except (KeyboardInterrupt, DagsterExecutionInterruptedError):
         what = "What it had done stays done; launch it again for the rest."
         raise told_to_end(context, what) from None
+    except Exception as error:
+        if _is_over(context):
+            raise told_to_end(context, f"It failed later: {error}") from None
+        raise
+    if _is_over(context):
+        raise told_to_end(context, "It was through all the same.")
+
+
+def _is_over(context: Context) -> bool:
+    """Whether somebody has ended the run in Dagster by force: what comes later must not mark it anew."""
+    run = context.instance.get_run_by_id(context.run.run_id)
+    return run is not None and run.is_finished
 
 
 def told_to_end(context: Context, what_came_of_it: str) -> Failure | DagsterExecutionInterruptedError:
@@ -85,7 +103,7 @@ def told_to_end(context: Context, what_came_of_it: str) -> Failure | DagsterExec
     """
     _TOLD_TO_END.add(context.run.run_id)
     says = f"The run was told to end. {what_came_of_it}"
-    if (run := context.instance.get_run_by_id(context.run.run_id)) is not None and run.is_finished:
+    if _is_over(context):
         return DagsterExecutionInterruptedError(says)
     return Failure(description=says, allow_retries=False)
 

@@ -20,8 +20,17 @@ from dagster._core.storage.tags import COMPUTE_KIND_TAG, MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
 from assets.evaluations import orders_metadata
-from assets.runs import Metadata, canceled_with_a_sentence, pipeline_of_run
-from assets.work import IN_ONE_PROCESS, RECOVERY_POOL, REPAIR_POOL, DryRunConfig, Work, WorkRun
+from assets.runs import Metadata, canceled_with_a_sentence, of_a_dry_run, pipeline_of_run
+from assets.work import (
+    IN_ONE_PROCESS,
+    RECOVERY_POOL,
+    REGISTRY,
+    REPAIR_POOL,
+    DryRunConfig,
+    Work,
+    WorkRun,
+    technology_of,
+)
 from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter
@@ -36,7 +45,7 @@ class Upkeep(Work):
     changes: str  # the asset that a run's observation is of
     work: Callable[[WorkRun], Metadata]
     description: str
-    technology: str = "dynamodb"
+    technology: str = REGISTRY
 
 
 def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
@@ -47,7 +56,7 @@ def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
         name=name,
         config_schema=kind.config.to_config_schema() if kind.config else None,  # type: ignore[arg-type]  # it takes one
         pool=kind.pool,
-        tags={COMPUTE_KIND_TAG: kind.technology},
+        tags={COMPUTE_KIND_TAG: technology_of(kind.technology, served.pipeline)},
         description=kind.description,
     )
     def work(context: OpExecutionContext) -> None:
@@ -55,7 +64,8 @@ def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
         config = kind.config(**context.op_config) if kind.config else None
         with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
             run = WorkRun(context, served, pipeline, config, clock, began_us)
-            metadata = {**kind.work(run), **({"dry_run": True} if run.is_dry else {})}
+            metadata = kind.work(run)
+            metadata = of_a_dry_run(metadata) if run.is_dry else metadata
         context.log_event(AssetObservation(served.asset_key(kind.changes), metadata=metadata))
 
     @graph(name=f"{name}__graph")  # Dagster wants names of ops and graphs to differ

@@ -27,6 +27,7 @@ from resources.environment import ServedPipeline
 # here, so that the Launchpad does not offer what nobody has to set: retries, log levels, folders of outputs.
 IN_ONE_PROCESS = in_process_executor.configured({}, name="in_process")
 LOGGERS = {"console": colored_console_logger.configured({})}
+REGISTRY = "dynamodb"  # the technology of work on the registry, unless that is local
 NO_OUTPUTS = {"io_manager": mem_io_manager}
 
 # Each pool has as many runs at once as the instance says (orchestration/dagster.yaml: one). Those in one wait
@@ -88,6 +89,12 @@ class AssetWork(Work):
     description: str
     goes_by: Sequence[str]  # the assets that it goes by
     cron: Callable[[Pipeline], str]
+
+
+def technology_of(technology: str, pipeline: Pipeline) -> str:
+    """The technology as Dagster shows it: a registry on this machine is one file of SQLite."""
+    is_local = pipeline.registry.endpoints == "local"
+    return "sqlite" if technology == REGISTRY and is_local else technology
 
 
 class DryRunConfig(Config):

@@ -37,15 +37,15 @@ def end(location: Location, job: str | AssetSelection) -> tuple[list[str], list[
 
 
 @pytest.fixture
-def terminated(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def terminated(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
     """Have the button "Terminate" clicked when a function is called; return the list that notes the call."""
     began: list[str] = []
 
-    def at(target: str, by_force: bool = False) -> list[str]:
+    def at(target: str) -> list[str]:
         def called(*_args: Any, **_named: Any) -> Any:
             began.append(target)
             (run,) = instance.get_runs()
-            (instance.report_run_canceled if by_force else instance.report_run_canceling)(run)
+            instance.report_run_canceling(run)
             os.kill(os.getpid(), signal.SIGINT)
             raise AssertionError("the signal was not taken")
 
@@ -60,7 +60,7 @@ REPORT = "photon.upkeep.registry_state.registry_state"
 
 
 def test_a_run_of_several_assets_begins_none_of_the_others(
-    location: Location, terminated: Callable[..., list[str]]
+    location: Location, terminated: Callable[[str], list[str]]
 ) -> None:
     for target in (REPORT, "jobs.verification.verify"):
         began = terminated(target)
@@ -82,7 +82,7 @@ def test_a_run_of_several_assets_begins_none_of_the_others(
 )
 def test_a_report_a_verb_and_pruning_end_with_a_sentence(
     location: Location,
-    terminated: Callable[..., list[str]],
+    terminated: Callable[[str], list[str]],
     target: str,
     job: str,
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_report_a_verb_and_pruning_end_with_a_sentence(
 
 @pytest.mark.parametrize("target", ["assets.health.look", "assets.pipeline_files.problems_now"])
 def test_checks_end_with_a_sentence(
-    location: Location, terminated: Callable[..., list[str]], target: str
+    location: Location, terminated: Callable[[str], list[str]], target: str
 ) -> None:
     terminated(target)
     (name,) = location.settings.file_names().values()
@@ -101,11 +101,23 @@ def test_checks_end_with_a_sentence(
     assert end(location, AssetSelection.checks(key)) == ([SENTENCE], [])
 
 
-def test_a_run_that_is_canceled_by_force_stays_canceled_and_is_no_failure(
-    location: Location, terminated: Callable[..., list[str]]
+@pytest.mark.parametrize("ends", ["interrupted", "failed", "succeeded"])
+def test_a_run_that_is_canceled_by_force_stays_canceled_however_it_ends(
+    location: Location, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    terminated(REPORT, by_force=True)
-    job = location.defs.resolve_job_def("clicks__registry_report")
-    run = job.execute_in_process(instance=location.instance, raise_on_error=False).dagster_run
-    assert location.instance.get_run_by_id(run.run_id).status is DagsterRunStatus.CANCELED  # type: ignore[union-attr]
-    assert location.instance.all_logs(run.run_id, of_type=DagsterEventType.RUN_FAILURE) == []
+    def canceled(*_args: Any, **_named: Any) -> int:
+        (run,) = location.instance.get_runs()
+        location.instance.report_run_canceled(run)
+        if ends == "interrupted":
+            os.kill(os.getpid(), signal.SIGINT)
+        if ends == "failed":
+            raise ValueError("a defect")
+        return 0
+
+    monkeypatch.setattr("assets.run_history.prune_history", canceled)
+    job = location.defs.resolve_job_def(PRUNING_JOB)
+    job.execute_in_process(instance=location.instance, raise_on_error=False)
+    (run,) = location.instance.get_runs()
+    assert run.status is DagsterRunStatus.CANCELED
+    ends_told = {DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_SUCCESS}
+    assert location.instance.all_logs(run.run_id, of_type=ends_told) == []
