@@ -135,7 +135,7 @@ class TestOnSpark:
         assert looked.success
         assert told(looked) == {}
         (event,) = looked.get_asset_observation_events()
-        assert event.asset_observation_data.asset_observation.metadata["missing"].value == 1
+        assert event.asset_observation_data.asset_observation.metadata["missing"].value == "1"
         lacking = days.backfill(EVE, YESTERDAY)
         assert not lacking.success
         assert set(told(lacking)) == {f"east|{YESTERDAY}"}, "a day that lacks a row counts as whole"
@@ -160,7 +160,7 @@ class TestOnSpark:
         assert looked.success
         assert (told(looked), days.table().version()) == ({}, version)
         (event,) = looked.get_asset_observation_events()
-        assert event.asset_observation_data.asset_observation.metadata["replaced"].value == 1
+        assert event.asset_observation_data.asset_observation.metadata["replaced"].value == "1"
         found = told(days.backfill(YESTERDAY, do="rebuild"))[f"east|{YESTERDAY}"]
         assert (found["replaced"], found["same"], found["commits"]) == (1, len(before) - 1, 1)
         assert days.rows(YESTERDAY) == before
