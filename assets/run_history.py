@@ -1,4 +1,4 @@
-"""Prune Dagster's own history: runs that ended long ago, with events and logs, and ticks without effect.
+"""Prune Dagster's own history: runs that ended long ago, old events and evaluations, ticks without effect.
 
 The SQLite files stop growing, since the room is used again; they do not shrink.
 """
@@ -21,12 +21,8 @@ from dagster import (
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-)
 
+from assets.event_history import delete_outlived, delete_run, delete_tags_without_run
 from assets.runs import canceled_with_a_sentence
 from assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
@@ -40,16 +36,17 @@ MOST_NEWER_LOOKED_AT = 100
 # A tick that started nothing is 1.3 KB. Two sensors make 34,560 a day: 45 MB; this keeps 6 MB.
 SKIPPED_TICKS_KEPT_HOURS = 3
 DAY_US = 86_400 * MICROSECONDS
-PARTITION_TAGS = (PARTITION_NAME_TAG, ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Runs that follow one another. The newest of a kind stays, so that Dagster shows how it went."""
+    """Runs that follow one another. The newest of a kind stays, so that Dagster shows how it went.
+
+    Partitions make no kind: days become ever more, and what was made of each stays without its run.
+    """
 
     job: str
     assets: frozenset[str]  # chosen by hand in the asset graph
-    partition: tuple[tuple[str, str], ...]  # the tags that name one, or a range of them
     status: str
 
 
@@ -86,7 +83,10 @@ def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinit
     clock = clock or SystemClock()
 
     @op(
-        description=f"Deletes runs that ended more than {keep_runs_days:g} days ago, but each kind's newest.",
+        description=(
+            f"Deletes runs that ended more than {keep_runs_days:g} days ago, and older events and"
+            " evaluations, but each kind's newest."
+        ),
         pool=UPKEEP_POOL,
     )
     def prune(context: OpExecutionContext, config: DryRunConfig) -> None:
@@ -113,9 +113,9 @@ def prune_history(
     say: Callable[[str], None],
     dry_run: bool = False,
 ) -> int:
-    """Delete a bounded number of runs, and count them; after a crash the next call goes on.
+    """Delete a bounded number of runs, and of events and evaluations, and count the runs.
 
-    With `dry_run` only say which these are.
+    After a crash the next call goes on. With `dry_run` only say which these are.
     """
     before_us = now_us - round(keep_runs_days * DAY_US)
     before = datetime.fromtimestamp(before_us / MICROSECONDS, UTC)
@@ -130,29 +130,28 @@ def prune_history(
     deleted = prunable(oldest, before_us, outlived)
     which = f"runs of {len(oldest)} that ended before {before:%Y-%m-%d %H:%M} UTC"
     if dry_run:
+        outlived_rows = delete_outlived(instance, before_us, dry_run)
         say(f"dry run: {len(deleted)} {which} would be deleted: {', '.join(deleted) or 'none'}")
+        say(f"dry run: {outlived_rows} events and evaluations would be deleted")
         return len(deleted)
     for run_id in deleted:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
-        instance.event_log_storage.delete_events(run_id)
-        instance.delete_run(run_id)  # last: until then the next call finds what is left of it
+        delete_run(instance, run_id)
+    delete_tags_without_run(instance)
+    outlived_rows = delete_outlived(instance, before_us)
     # Dagster's own retention (orchestration/dagster.yaml) counts in whole days.
     ticks_before_seconds = now_us / MICROSECONDS - SKIPPED_TICKS_KEPT_HOURS * 3_600
     for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
         instance.purge_ticks(
             state.instigator_origin_id, state.selector_id, ticks_before_seconds, [TickStatus.SKIPPED]
         )
-    say(f"deleted {len(deleted)} {which}")
+    say(f"deleted {len(deleted)} {which}, and {outlived_rows} older events and evaluations")
     return len(deleted)
 
 
 def _is_outlived(instance: DagsterInstance, run: EndedRun) -> bool:
     """Whether a newer run of its kind is found."""
-    filters = RunsFilter(
-        job_name=run.kind.job,
-        statuses=[DagsterRunStatus(run.kind.status)],
-        tags=dict(run.kind.partition),
-    )
+    filters = RunsFilter(job_name=run.kind.job, statuses=[DagsterRunStatus(run.kind.status)])
     newest = instance.get_run_records(filters, limit=MOST_NEWER_LOOKED_AT)
     return any(other.kind == run.kind and other.ended_us > run.ended_us for other in map(_ended_run, newest))
 
@@ -160,7 +159,6 @@ def _is_outlived(instance: DagsterInstance, run: EndedRun) -> bool:
 def _ended_run(record: RunRecord) -> EndedRun:
     run = record.dagster_run
     chosen = frozenset(key.to_user_string() for key in run.asset_selection or ())
-    partition = tuple((tag, run.tags[tag]) for tag in PARTITION_TAGS if tag in run.tags)
-    kind = Kind(run.job_name, chosen, partition, run.status.value)
+    kind = Kind(run.job_name, chosen, run.status.value)
     ended = record.end_time or record.update_timestamp.timestamp()
     return EndedRun(run.run_id, kind, round(ended * MICROSECONDS))

@@ -17,24 +17,13 @@ from dagster import (
     materialize,
 )
 from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import (
-    ManagedGrpcPythonEnvCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    SensorInstigatorData,
-    TickData,
-    TickStatus,
-)
+from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from assets import run_history
 from assets.run_history import DAY_US, SKIPPED_TICKS_KEPT_HOURS, prune_history, pruning_job
 from photon.process.clock import MICROSECONDS, SystemClock
+from tests.orchestration.dated_days import INSTIGATORS, add_tick, begin
 from tests.support.manual_clock import ManualClock
 
 KEEP_DAYS = 3.0
@@ -80,19 +69,19 @@ def test_a_dry_run_says_which_runs_would_go_and_leaves_them(instance: DagsterIns
 def test_the_last_materialization_of_each_partition_stays_to_be_seen(instance: DagsterInstance) -> None:
     for partition in ("east", "west", "east", "west"):
         run_once(instance, partition)
-    assert prune(instance) == 2
+    assert prune(instance) == 3
     records = instance.fetch_materializations(JOINED, limit=10).records
     assert {record.partition_key for record in records} == {"east", "west"}
 
 
-def test_the_last_run_of_each_range_of_partitions_stays_to_be_seen(instance: DagsterInstance) -> None:
-    """A run of many days has the only events that say that they were done."""
+def test_a_run_of_many_days_goes_and_they_stay_made(instance: DagsterInstance) -> None:
+    """It has the only events that say that they were done."""
     for first in ("east", "west", "east"):
         tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: "west"}
         materialize([joined], instance=instance, tags=tags)
-    assert prune(instance) == 1
+    assert prune(instance) == 2
     assert instance.get_materialized_partitions(JOINED) == {"east", "west"}
-    assert len(runs(instance)) == 2
+    assert len(runs(instance)) == 1
 
 
 def test_runs_that_ended_lately_or_are_in_progress_stay(instance: DagsterInstance) -> None:
@@ -145,45 +134,18 @@ def test_the_room_of_pruned_runs_is_used_again(instance: DagsterInstance, home: 
     assert used_bytes() <= before
 
 
-def add_tick(
-    instance: DagsterInstance, origin: RemoteInstigatorOrigin, status: TickStatus, at_us: int
-) -> None:
-    instance.create_tick(
-        TickData(
-            instigator_origin_id=origin.get_id(),
-            instigator_name="sensor",
-            instigator_type=InstigatorType.SENSOR,
-            status=status,
-            timestamp=at_us / MICROSECONDS,
-            selector_id=origin.get_selector().get_id(),
-            run_ids=[],
-        )
-    )
-
-
-def test_ticks_that_started_nothing_go_after_some_hours_and_others_stay(
-    instance: DagsterInstance, origin: RemoteInstigatorOrigin
-) -> None:
-    instance.add_instigator_state(
-        InstigatorState(
-            origin, InstigatorType.SENSOR, InstigatorStatus.DECLARED_IN_CODE, SensorInstigatorData()
-        )
-    )
+def test_ticks_that_started_nothing_go_after_some_hours_and_others_stay(instance: DagsterInstance) -> None:
+    begin(instance)
+    origin = INSTIGATORS[InstigatorType.SENSOR]
     now_us = SystemClock().now_us()
     too_old_us = now_us - (SKIPPED_TICKS_KEPT_HOURS * 3_600 + 60) * MICROSECONDS
     for at_us in (too_old_us, now_us):
         for status in (TickStatus.SKIPPED, TickStatus.SUCCESS):
-            add_tick(instance, origin, status, at_us)
+            add_tick(instance, InstigatorType.SENSOR, status, at_us / MICROSECONDS)
     prune(instance, now_us)
     ticks = instance.get_ticks(origin.get_id(), origin.get_selector().get_id())
     assert len(ticks) == 3
     assert [t.timestamp for t in ticks if t.status is TickStatus.SKIPPED] == [now_us / MICROSECONDS]
-
-
-@pytest.fixture
-def origin() -> RemoteInstigatorOrigin:
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="orchestration"))
-    return RemoteInstigatorOrigin(RemoteRepositoryOrigin(location, "__repository__"), "sensor")
 
 
 def test_the_job_prunes_as_the_settings_say(instance: DagsterInstance) -> None:

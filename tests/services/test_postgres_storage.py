@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as db
 from dagster import (
     AssetKey,
     DagsterInstance,
@@ -23,6 +24,7 @@ from assets.run_history import DAY_US, prune_history
 from infra.servers.postgres import Postgres
 from infra.servers.process import free_steady_port
 from photon.process.clock import SystemClock
+from tests.orchestration.dated_days import GROW, KEEP_THEIR_SIZE, rows, thirty_days
 from tests.orchestration.location import Location, launched
 from tests.services.postgres import postgres
 from tests.services.production import commands_of, home_in, instance_of
@@ -59,12 +61,30 @@ def run_once(instance: DagsterInstance, partition: str) -> str:
     return materialize([joined], instance=instance, partition_key=partition).run_id
 
 
-def test_old_runs_go_with_their_events_but_the_newest_of_each_partition(instance: DagsterInstance) -> None:
+def test_old_runs_go_with_their_events_but_the_newest_materialization_of_each_partition(
+    instance: DagsterInstance,
+) -> None:
     old, east, west = (run_once(instance, partition) for partition in ("east", "east", "west"))
-    assert prune_history(instance, LATER_US, 3.0, print) == 1
-    assert {run.run_id for run in instance.get_runs()} == {east, west}
+    assert prune_history(instance, LATER_US, 3.0, print) == 2
+    assert {run.run_id for run in instance.get_runs()} == {west}
     assert instance.all_logs(old) == []
+    assert instance.all_logs(east) != []  # the materialization, by which the partition is known as made
     assert instance.get_materialized_partitions(JOINED) == {"east", "west"}
+
+
+@pytest.mark.timeout(900)
+def test_the_thirtieth_day_is_no_larger_than_the_one_after_the_longest_retention(
+    server: Postgres, environment: dict[str, str], instance: DagsterInstance
+) -> None:
+    def used_bytes() -> int:
+        """The database's size after what autovacuum does by itself in a day."""
+        url = server.url(environment["PHOTON_PG_DATABASE"]).replace("postgresql:", "postgresql+psycopg2:")
+        with db.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
+            connection.execute(db.text("VACUUM ANALYZE"))
+            return connection.scalar(db.text("SELECT pg_database_size(current_database())")) or 0
+
+    assert sorted(rows(instance)) == sorted([*GROW, *KEEP_THEIR_SIZE])
+    thirty_days(instance, used_bytes)
 
 
 def test_a_tick_marks_the_run_of_a_process_that_is_gone_and_launches_another(

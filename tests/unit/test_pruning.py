@@ -8,15 +8,13 @@ import pytest
 
 from assets.run_history import EndedRun, Kind, prunable
 
-EAST, WEST = ((("dagster/partition", name),) for name in ("east", "west"))
-SHIFT = Kind("shift", frozenset(), EAST, "SUCCESS")
+SHIFT = Kind("shift", frozenset(), "SUCCESS")
 KINDS = [
     SHIFT,
-    Kind("shift", frozenset(), WEST, "SUCCESS"),
-    Kind("shift", frozenset(), EAST, "FAILURE"),
-    Kind("verification", frozenset(), (), "SUCCESS"),
-    Kind("__ASSET_JOB", frozenset({"clicks/joined_events"}), EAST, "SUCCESS"),
-    Kind("__ASSET_JOB", frozenset({"clicks/verification_report"}), (), "SUCCESS"),
+    Kind("shift", frozenset(), "FAILURE"),
+    Kind("verification", frozenset(), "SUCCESS"),
+    Kind("__ASSET_JOB", frozenset({"clicks/joined_events"}), "SUCCESS"),
+    Kind("__ASSET_JOB", frozenset({"clicks/verification_report"}), "SUCCESS"),
 ]
 BEFORE_US = 2_000
 
@@ -29,7 +27,7 @@ PRUNED: dict[str, tuple[Sequence[EndedRun], Collection[Kind], Sequence[str]]] = 
     "only the newest stays": ([run("b", 11), run("newest", 12), run("a", 10)], [], ["a", "b"]),
     "the newest goes too where there is a newer one": ([run("a"), run("b")], [SHIFT], ["a", "b"]),
     "a run that ended lately stays": ([run("a", BEFORE_US)], [SHIFT], []),
-    "each partition, job, choice and status keeps its newest": (
+    "each job, choice and status keeps its newest": (
         [run(f"{age}{number}", age, kind) for number, kind in enumerate(KINDS) for age in (10, 20)],
         [],
         [f"10{number}" for number in range(len(KINDS))],
