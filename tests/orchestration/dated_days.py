@@ -63,8 +63,8 @@ COMPLETE = AssetCheckKey(REPORT, "complete")
 PARTITIONS_A_DAY = 24 // EACH_HOURS + len(PLACES)
 TAGS_A_DAY = 3 * len(PLACES)  # of these: day, datacenter and version of what a run made
 STAY_A_DAY = {"event_logs": PARTITIONS_A_DAY, "asset_event_tags": TAGS_A_DAY}
-# A row of such a partition with its place in the indexes.
-PARTITION_BYTES = 2_048
+# A row of such a partition with its tags and its places in indexes takes no more than a page of SQLite.
+PARTITION_BYTES = 4_096
 # After this day no retention keeps more than the days before: dagster.yaml has 7 days for ticks.
 LONGEST_RETENTION_DAYS = 7
 # Tables that get rows each day, which pruning deletes.
