@@ -123,6 +123,15 @@ def test_names_in_no_order_are_found_within_three_minutes_where_nothing_is_new()
     assert bucket.pages <= 20
 
 
+def test_whoever_looks_seldom_sees_all_each_time() -> None:
+    bucket = Bucket([f"{number:03}.log" for number in range(100, 100 + 10 * PAGE)])
+    watch = bucket.watch()
+    watch.scan()
+    bucket.names.append("099.log")
+    bucket.rest(300)
+    assert "099.log" in paths(watch)
+
+
 def test_a_full_look_begins_at_once_where_something_is_new_and_its_pages_take_a_tenth_of_the_time() -> None:
     bucket = Bucket([f"{number:03}.log" for number in range(10 * PAGE - 1)])
     watch = bucket.watch()

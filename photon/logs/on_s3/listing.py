@@ -95,7 +95,10 @@ class ListedWatch:
 
     def _look(self, whole: bool, told: Sequence[str] | None) -> tuple[bool, bool]:
         """List what is due: whether a full look has ended with it, and whether something is new."""
-        if whole or not self._is_known:
+        now_seconds = self._elapsed_seconds()
+        until_next_seconds, self._scan_seconds = now_seconds - self._scan_seconds, now_seconds
+        # Whoever looks now and then alone sees all of it each time.
+        if whole or not self._is_known or until_next_seconds >= FULL_LOOK_EVERY_SECONDS:
             self._begin_round()
             changed, has_ended = False, False
             while not has_ended:
@@ -104,7 +107,7 @@ class ListedWatch:
             return True, changed
         asked = [name for name in dict.fromkeys(told or ()) if self._globbed.match(name)]
         changed, has_ended = self._ask_for(asked[:MOST_ASKED]), False
-        is_due = self._is_due(told is not None) or len(asked) > MOST_ASKED
+        is_due = self._is_due(until_next_seconds, told is not None) or len(asked) > MOST_ASKED
         is_one_page = self._pages == 1 and not self._next_after
         if is_due and not is_one_page:
             changed |= self._list_ends()
@@ -113,10 +116,9 @@ class ListedWatch:
             changed |= is_new
         return has_ended, changed
 
-    def _is_due(self, is_told: bool) -> bool:
+    def _is_due(self, until_next_seconds: float, is_told: bool) -> bool:
         """Whether what is behind the last names has to be listed now: the next scan would be too late."""
         now_seconds = self._elapsed_seconds()
-        until_next_seconds, self._scan_seconds = now_seconds - self._scan_seconds, now_seconds
         least_seconds = TOLD_PAUSE_SECONDS if is_told else LEAST_PAUSE_SECONDS
         pause_seconds = max(least_seconds, (now_seconds - self._new_seconds) / LISTED_AFTER_PART)
         due_seconds = self._listed_seconds + min(pause_seconds, MOST_PAUSE_SECONDS)
