@@ -39,7 +39,7 @@ from photon.registry.segments import RunDamaged, open_run, remove_other_runs, re
 from photon.registry.view import View
 from photon.storage.full_disks import is_without_room, why_not
 from photon.storage.store import store_of
-from photon.storage.store_errors import StoreUnavailable
+from photon.storage.store_errors import StoreUnavailable, disk_remedy
 from photon.storage.sync import keep_transactions
 
 log = logging.getLogger(__name__)
@@ -175,6 +175,8 @@ class ViewStore:
             remedy = f"Look at its disk; if the file is damaged, remove it: rm {self.path}"
             if isinstance(error, StoreUnavailable):
                 remedy = f"Bring the store of {self.runs_folder} back"
+            elif isinstance(error, PermissionError):  # of a store, or of this machine
+                remedy = f"{disk_remedy(error) or 'As it says'}: the view is not damaged"
             elif is_without_room(error, *folders):
                 why, remedy = why_not(error, *folders), "It goes on by itself then"
             raise ViewUnavailable(

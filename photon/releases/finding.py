@@ -20,7 +20,7 @@ from photon.releases.release import Release
 from photon.state.starting import what_starts_any
 from photon.storage.delta import LakeForbidden, LakeUnavailable, lake_errors
 from photon.storage.store import OutsideFolder
-from photon.storage.store_errors import reason_of
+from photon.storage.store_errors import is_away, reason_of
 
 Answer = TypeVar("Answer")
 Wanted = int | Literal["latest"] | datetime  # a time: the newest release that was made by then
@@ -149,6 +149,8 @@ def _next(pipeline: Pipeline) -> str:
 def remedy(pipeline: Pipeline, name: str, error: Exception) -> str:
     """Say what to do where a lake does not answer; some errors have said it themselves."""
     says_so = isinstance(error, PermissionError | LakeForbidden) or isinstance(error.__cause__, OutsideFolder)
+    if is_away(error) and not says_so:
+        return f"; it is not lost: ask again once the store of {pipeline.datacenters[name].lake} answers"
     return "" if says_so else f"; {bring_back(pipeline, name)}"
 
 

@@ -23,6 +23,11 @@ def tells_of_damage(error: OSError) -> bool:
     return error.errno in (None, errno.ENOENT, errno.EIO)
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether a store did not answer, or refused: nothing is damaged, and its words say the rest."""
+    return any(isinstance(each, StoreUnavailable | PermissionError) for each in (error, error.__cause__))
+
+
 _S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[^<]*)</Message>)?")
 # obstore's first line does not tell a refused connection, a name that is unknown, or a timeout.
 _SYSTEM_SAYS = re.compile(r'\b(?:message|error): "([^"]*)"|(?<=kind: )Timeout')

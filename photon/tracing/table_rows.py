@@ -19,8 +19,8 @@ from photon.pipeline.location import Location
 from photon.state.starting import what_starts
 from photon.storage.columns import TableName, text
 from photon.storage.damaged_files import REMEDY
-from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable
-from photon.storage.store_errors import reason_of
+from photon.storage.delta import LOG_FOLDER, LakeForbidden, LakeUnavailable, UnsupportedTable
+from photon.storage.store_errors import is_away, reason_of
 from photon.storage.tables import OutputTable
 from photon.tracing.report import Unread
 from photon.upkeep.backfill.removed_rows import removed_rows
@@ -36,6 +36,7 @@ REMOVED_SHOWN = ["at", "why", "run", "_epoch", "_batch", "_occurrence"]
 MOST_UNREAD = 10  # data files, until the others of a table are left alone too
 _FILE = "__filename"  # as pyarrow knows it
 _OF_BATCH = re.compile(r"(.*/)?batch-\d+-")
+NOTHING_DAMAGED = "nothing is damaged: ask again once this can be reached, and lets you in"
 # Errors of a data file that is gone or out of reach, damaged in the middle, or no Parquet.
 UNREADABLE = (OSError, pa.ArrowInvalid)
 
@@ -63,6 +64,8 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
         return TableAnswer(unread=[Unread(error.why, error.remedy)], not_written=str(error))
     except (LakeUnavailable, DeltaError) as error:
         remedy = f"make {lake} readable, or put {table.folder / LOG_FOLDER} back from a copy of the lake"
+        if isinstance(error, LakeForbidden) or is_away(error):
+            remedy = NOTHING_DAMAGED
         return TableAnswer(unread=[Unread(reason_of(error), remedy)])
     of_event = text("_event_id" if name == "joined_events" else "event_id") == event_id
     if name == "dead_letters":  # a line that is no event may hold the id all the same
@@ -111,7 +114,7 @@ def _unread_file(folder: Location, path: str, error: Exception) -> Unread:
     file = folder / path
     is_gone = isinstance(error, FileNotFoundError)
     why = f"its data file {file} " + ("is gone" if is_gone else f"can't be read: {reason_of(error)}")
-    return Unread(why, f"put {file} back {REMEDY}")
+    return Unread(why, NOTHING_DAMAGED if is_away(error) else f"put {file} back {REMEDY}")
 
 
 def _with_files(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from minio import MinioAdmin
@@ -12,11 +13,14 @@ from minio.credentials import StaticProvider
 
 from infra.servers.minio import CREDENTIALS, PASSWORD, USER, MinioServer
 from photon.pipeline.location import S3Folder
+from photon.registry.register import Members
+from photon.registry.view_store import ViewStore, ViewUnavailable
 from photon.storage import s3
 from photon.storage.delta import LakeForbidden, LakeUnavailable
 from photon.storage.store import store_of
 from photon.storage.tables import OutputTable
 from tests.conftest import BUCKET
+from tests.registry.store_backends import first_register
 
 NO_CREDENTIALS = "there are no credentials.*; set them as for boto3, such as AWS_ACCESS_KEY_ID and"
 OTHERS = "the store refuses these credentials: set others in the environment, and start again what has these"
@@ -120,3 +124,15 @@ def test_a_store_that_does_not_answer_is_named(
     with pytest.raises((OSError, LakeUnavailable), match=says) as raised:
         use(S3Folder(BUCKET, "lake", "http://127.0.0.1:9"))
     assert not isinstance(raised.value, (PermissionError, LakeForbidden))
+
+
+@pytest.mark.server
+def test_a_view_in_a_store_that_refuses_is_not_called_damaged(
+    minio: MinioServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with_credentials(monkeypatch, AWS_SECRET_ACCESS_KEY="not-the-secret")
+    view = ViewStore(tmp_path, S3Folder(BUCKET, "runs", minio.url))
+    with pytest.raises(ViewUnavailable, match=f"{OTHERS}.*: the view is not damaged") as raised:
+        view.load(first_register(Members(1, ("a",))), "east")
+    view.close()
+    assert "remove" not in str(raised.value)

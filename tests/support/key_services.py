@@ -129,8 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
             f"{_ROLES}photon": self._document,
             "/container": self._document,
         }
-        answer = answers.get(self.path)
-        self._answer(answer() if answer is not None and is_known else None)
+        if (answer := answers.get(self.path)) is None:
+            return self._answer(None, 404)
+        self._answer(answer() if is_known else None)
 
     def do_POST(self) -> None:
         asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
@@ -141,8 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.of.asked += 1
         return json.dumps(self.of.given.document())
 
-    def _answer(self, body: str | None) -> None:
-        self.send_response(401 if body is None else 200)
+    def _answer(self, body: str | None, refusal: int = 401) -> None:
+        self.send_response(refusal if body is None else 200)
         data = (body or "").encode()
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

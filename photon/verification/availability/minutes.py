@@ -32,6 +32,7 @@ from photon.state.waiting.reasons import UNJOINABLE
 from photon.state.waiting.states import State
 from photon.storage.columns import text
 from photon.storage.joined_rows import CommittedRows
+from photon.storage.store_errors import is_away
 from photon.storage.tables import OutputTable
 from photon.tokens import Occurrence
 from photon.verification.availability.budget import (
@@ -264,9 +265,8 @@ class _Index:
             folder = index_folder(state.work)
             self._segments = [open_segment(folder, each.name) for each in state.segments()]
         except (SegmentDamaged, OSError) as error:
-            raise StateUnavailable(
-                f"{error}: the index is merged just now, or the next start mends it; try again"
-            ) from error
+            mends = "" if is_away(error) else ": the index is merged just now, or the next start mends it"
+            raise StateUnavailable(f"{error}{mends}; try again") from error
 
     def events(self, records: pa.Table, key_hashes: Hashes, timeline: EpochTimeline) -> Events:
         """Those of these records (id, file, offset, time) whose primary is there, without a row."""
