@@ -133,7 +133,7 @@ def _telling_callbacks(who: str, signals: StopSignals, on_batch: Any = lambda re
         on_batch,
         on_wait=lambda reason: log.warning("%s: waits: %s", who, reason),
         on_resume=lambda reason, seconds: log.warning(
-            "%s: goes on after %s without %s", who, span(seconds), reason
+            "%s: goes on after %s, in which it waited: %s", who, span(seconds), reason
         ),
     )
 

@@ -29,8 +29,8 @@ def judge_works(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdic
         unreadable = passing(
             "error",
             f"{name}: how far it is can't be told: {facts.growth.state_unreadable}",
-            "as that says; usually rights, a mount, or a damaged state. Until then the checks of its lag, "
-            "backlog, records, losses and clock stay as they were",
+            "as that says. Until then the checks of its lag, backlog, records, losses and clock stay as they "
+            "were",
             "can't be asked",
         )
         return [unreadable]
@@ -110,7 +110,7 @@ def _nobody(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | None:
         f"{facts.datacenter}: nobody has run it for {span(seconds)}; {size(facts.unread_bytes)} of its logs "
         f"are unread{due}",
         f"{_before_a_start(facts)}{_to_start(facts, memory, pipeline)}"
-        + (f"; {if_lost(facts.datacenter, pipeline)}" if seconds >= LOST_SECONDS else ""),
+        + (if_lost(facts.datacenter, pipeline) if seconds >= LOST_SECONDS else ""),
         "is not running",
         is_in_headline=True,
         since_us=since_us,
@@ -171,9 +171,11 @@ def _ended_by_an_error(facts: Facts, memory: Memory) -> Verdict | None:
 
 
 def if_lost(datacenter: str, pipeline: Pipeline) -> str:
-    """Name the remedy for a datacenter that nobody can bring back."""
+    """Name the remedy for a datacenter that nobody can bring back; empty for the only one."""
+    if pipeline.datacenters.keys() <= {datacenter}:  # nobody would join what it gives up
+        return ""
     return (
-        f"if it is lost for good: photon retire {pipeline.typed} {datacenter} (under Dagster the job "
+        f"; if it is lost for good: photon retire {pipeline.typed} {datacenter} (under Dagster the job "
         "retirement), and its checks are green"
     )
 
@@ -235,8 +237,8 @@ def _held_back(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     on_hold, retired = facts.decisions.on_hold, facts.decisions.retired
     remedy = (
         "; ".join(how_to_start(pipeline, name, on_hold, retired) for name in away)
-        + "; or make its lake readable here; "
-        + "; ".join(if_lost(name, pipeline) for name in away)
+        + "; or make its lake readable here"
+        + "".join(if_lost(name, pipeline) for name in away)
     )
     if not held:
         says = f"whether the registry has the newest rows of datacenter {names} is not known here: {why}"

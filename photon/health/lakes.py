@@ -70,10 +70,15 @@ def look_at_tables(
     try:
         return _looks_at(lake).answer(question, ANSWERS_WITHIN.total_seconds())
     except NotInTime as error:
-        place = "its disk or mount" if isinstance(lake, Path) else "that store, and the way to it"
-        return Tables((f"the lake of datacenter {datacenter}, {lake}, gives {error}: look at {place}",))
+        return Tables((_with_remedy(f"the lake of datacenter {datacenter}, {lake}, gives {error}", lake),))
     except (UserError, OSError) as error:
-        return Tables((str(error),))
+        return Tables((_with_remedy(str(error), lake),))
+
+
+def _with_remedy(problem: str, lake: Location) -> str:
+    """A problem with what to do, which some name themselves."""
+    place = "its disk or mount" if isinstance(lake, Path) else "that store, and the way to it"
+    return problem if ";" in problem else f"{problem}; look at {place}"
 
 
 def is_fence(batch: int | None) -> bool:
@@ -128,7 +133,7 @@ def _tables(
             found.append(str(error))
             continue
         except LakeUnavailable as error:
-            return Tables((*found, str(error)))
+            return Tables((*found, _with_remedy(str(error), lake)))
         if handle is not None and (why := table.why_not_written(handle)):
             found.append(why)
         if handle is not None and isinstance(lake, Path):  # in a store each listing costs
@@ -246,8 +251,8 @@ def _not_its_own(
     if here is None and has_run:
         return [
             f"there is no table {folder}, and datacenter {datacenter} has joined: mount the lake or put it "
-            "back, for its rows are missing and no join goes on. If it is lost for good: "
-            f"photon retire {pipeline.typed} {datacenter} --lake-is-gone"
+            "back, for its rows are missing and no join goes on; "
+            f"{pipeline.if_lake_is_lost(datacenter)}"
         ]
     if table_id is not None and table_id != here:
         return [f"no join goes on: {another_table(folder, here, datacenter, table_id, pipeline.file)}"]

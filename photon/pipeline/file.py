@@ -95,6 +95,12 @@ class Pipeline(Strict):
         """The path of its file, quoted so that it can be typed in a command."""
         return shlex.quote(str(self.file))
 
+    def if_lake_is_lost(self, datacenter: str) -> str:
+        """The remedy for a lake that nobody can bring back. The only datacenter has nobody to join on."""
+        if self.datacenters.keys() <= {datacenter}:
+            return 'if it is lost for good, all is joined anew ("Begin anew" in docs/operations.md)'
+        return f"if it is lost for good: photon retire {self.typed} {datacenter} --lake-is-gone"
+
     @property
     def registry_folder(self) -> Path:
         """Where the local registry (`endpoints: local`) has its data."""

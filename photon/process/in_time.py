@@ -23,6 +23,7 @@ LOOK_SECONDS = 0.02
 # A process that reads or computes uses more of its time than this, or stands in line for a processor. One
 # that waits for an answer does not.
 STANDSTILL_SHARE = 0.05
+MOST_TIMES = 5
 _THREADS = Path("/proc/self/task")  # where Linux lists the threads of this process
 
 
@@ -57,15 +58,18 @@ class Question(Generic[T]):
     def answer(self, seconds: float, while_working: bool = False) -> T:
         """The answer, or what it raised; NotInTime if none comes within so many seconds.
 
-        `while_working`: they are counted anew while this process is at work, as on many files.
+        `while_working`: they are counted anew while this process is at work, as on many files; `MOST_TIMES`
+        in all, for other threads may be at work while this question hangs.
         """
         began, began_at_work = time.monotonic(), _at_work_seconds() if while_working else 0.0
+        ends = began + MOST_TIMES * seconds
         while not self._has_ended.wait(LOOK_SECONDS):
             took = time.monotonic() - began
             if took < seconds:
                 continue
             at_work = _at_work_seconds() if while_working else 0.0
-            if not while_working or at_work - began_at_work < STANDSTILL_SHARE * took:
+            is_at_work = while_working and at_work - began_at_work >= STANDSTILL_SHARE * took
+            if not is_at_work or time.monotonic() >= ends:
                 raise NotInTime(f"no answer within {seconds:g} s")
             began, began_at_work = time.monotonic(), at_work
         self.was_told = True

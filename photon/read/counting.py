@@ -75,6 +75,5 @@ def _error_of(missing: MissingTable, pipeline: Pipeline) -> LakeUnavailable | La
         return LakeMismatch(another_table(folder, missing.found, name, missing.table_id, pipeline.file))
     return LakeUnavailable(
         f"there is no table {folder}, and the registry knows that datacenter {name} has joined: its rows "
-        "would be missing; mount the lake or put it back. If it is lost for good: "
-        f"photon retire {pipeline.typed} {name} --lake-is-gone"
+        f"would be missing; mount the lake or put it back; {pipeline.if_lake_is_lost(name)}"
     )

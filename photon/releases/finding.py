@@ -156,8 +156,7 @@ def remedy(pipeline: Pipeline, name: str, error: Exception) -> str:
 
 def bring_back(pipeline: Pipeline, name: str) -> str:
     """Say what to do where a lake, or its table, is not there."""
-    lost = f"if it is lost for good: photon retire {pipeline.typed} {name} --lake-is-gone"
-    return f"mount the lake or put it back; {lost}"
+    return f"mount the lake or put it back; {pipeline.if_lake_is_lost(name)}"
 
 
 def _mismatch(pipeline: Pipeline) -> str:

@@ -84,7 +84,7 @@ def missing_table(pipeline: Pipeline, datacenter: str, name: TableName, has_join
     if name != "joined_events":
         remedy = f"put it back from a copy of the lake, or let a start make an empty one: {join}"
     elif has_joined:
-        remedy = f"{back}; if it is lost for good: photon retire {pipeline.typed} {datacenter} --lake-is-gone"
+        remedy = f"{back}; {pipeline.if_lake_is_lost(datacenter)}"
     else:
         remedy = f"{back}; if datacenter {datacenter} has never joined, start it: {join}"
     return Unread(f"no table {name} in {lake}", remedy)

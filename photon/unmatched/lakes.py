@@ -99,10 +99,9 @@ def lakes_of(pipeline: Pipeline, register: Register, owner: str) -> Lakes:
     for name, table_id in known_tables(register).items():
         if table_id not in found:
             why = away.get(name, f"no lake in {pipeline.file} has the table {table_id}")
-            lost = f"photon retire {pipeline.typed} {name} --lake-is-gone"
             raise HeldBack(
                 f"the lake of datacenter {name} does not answer, and may have rows: {why}; "
-                f"mount it or put it back; if it is lost for good: {lost}"
+                f"mount it or put it back; {pipeline.if_lake_is_lost(name)}"
             )
         places[name] = found[table_id]
     if owner not in places:

@@ -178,8 +178,8 @@ def _tables(pipeline: Pipeline, register: Register) -> dict[str, OutputTable]:
             if has_joined:
                 raise NotRefilled(
                     f"datacenter {name} has joined, and its table {table.folder} is not there: put its lake "
-                    f"back, then again: photon registry refill {pipeline.typed}. If it is lost for good, "
-                    f"before that: photon retire {pipeline.typed} {name} --lake-is-gone"
+                    f"back, then again: photon registry refill {pipeline.typed}. Before that, "
+                    f"{pipeline.if_lake_is_lost(name)}"
                 )
             continue
         if known is not None and table_id != known:

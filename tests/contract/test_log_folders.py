@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -190,6 +191,17 @@ def test_an_object_that_is_put_again_with_the_same_bytes_is_the_file_that_it_was
     bucket.write("a.log", b'{"n": 1}\n')
     bucket.restart()
     assert bucket.read() == {}
+
+
+def test_an_object_that_went_and_is_put_back_unchanged_has_lost_nothing(bucket: Logs) -> None:
+    bucket.write("a.log", b'{"n": 1}\n')
+    bucket.read()
+    bucket.remove("a.log")
+    bucket.look(final=True)
+    time.sleep(1.1)  # a store has the times of objects in seconds
+    bucket.write("a.log", b'{"n": 1}\n')
+    assert bucket.read() == {}
+    assert (bucket.known().state, bucket.known().end_unknown) == ("open", False)
 
 
 def test_the_last_line_of_an_object_needs_no_newline(bucket: Logs) -> None:

@@ -557,6 +557,14 @@ def watched(*looks: Facts) -> WatcherNotes:
     return WatcherNotes(looks[-1].now_us, memory, {"works": Told("warn", NOW_US)}, is_starting=True)
 
 
+def test_the_only_datacenter_is_not_to_be_retired(pipeline: Pipeline) -> None:
+    only = pipeline.model_copy(update={"datacenters": {"east": pipeline.datacenters["east"]}})
+    for one, is_offered in ((only, False), (pipeline, True)):
+        looks = [facts(0, **WORK), facts(7_200, **WORK)]
+        assert ("photon retire" in verdicts(one, *looks)["works"].remedy) is is_offered
+        assert ("photon retire" in one.if_lake_is_lost("east")) is is_offered
+
+
 def test_what_a_watcher_leaves_outlives_its_process(pipeline: Pipeline) -> None:
     left = {"east": watched(facts(0, GIB, state=counts(5), **WORK))}
     assert from_text(as_text(left)) == left

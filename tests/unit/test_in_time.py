@@ -64,7 +64,9 @@ def test_an_answer_that_comes_late_is_that_of_the_next_who_asks_and_one_thread_h
     assert [looks.answer(lambda: 9, 5) for _ in range(2)] == [8, 9]
 
 
-def test_what_is_at_work_has_its_time(hanging: threading.Event) -> None:
+def test_what_is_at_work_has_its_time(hanging: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("photon.process.in_time.MOST_TIMES", 100)  # on a machine of any load
+
     def work() -> bool:
         ends = time.thread_time() + 0.6
         while time.thread_time() < ends:
@@ -74,6 +76,19 @@ def test_what_is_at_work_has_its_time(hanging: threading.Event) -> None:
     assert Question(work).answer(0.3, while_working=True)
     with pytest.raises(NotInTime):
         Question(hanging.wait).answer(0.1, while_working=True)
+
+
+def test_what_hangs_ends_although_another_thread_is_at_work(hanging: threading.Event) -> None:
+    def work() -> None:
+        while not hanging.is_set():
+            pass
+
+    busy = threading.Thread(target=work)
+    busy.start()
+    with pytest.raises(NotInTime):
+        Question(hanging.wait).answer(0.1, while_working=True)
+    hanging.set()
+    busy.join()
 
 
 def test_what_stands_in_line_for_a_processor_has_its_time_too(monkeypatch: pytest.MonkeyPatch) -> None:

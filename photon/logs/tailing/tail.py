@@ -286,6 +286,7 @@ class LogTail:
         if found.size_bytes == file.size_bytes and was_written(file, found):
             look.altered.add(found.inode)
         end_unknown = end_unknown or (file.end_unknown and file.state == "open")
+        end_unknown = end_unknown and not self._folder.is_immutable  # an object never grew
         again = replace(file, file=log_file, size_bytes=size_bytes, grown_us=grown_us, state="open")
         has_moved = (file.file.path, file.file.inode) != (found.path, found.inode)
         grows = size_bytes > file.size_bytes and not has_moved
