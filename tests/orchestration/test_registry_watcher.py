@@ -15,6 +15,7 @@ from orchestration.registry_watcher import registry_sensor
 from photon.process.clock import SystemClock
 from photon.registry.opening import init_registry
 from tests.orchestration.location import Location
+from tests.support.stopped_processes import stopped
 
 pytestmark = [pytest.mark.server]
 
@@ -61,6 +62,22 @@ def test_endpoints_that_go_and_come_back_are_told_once_each_time(
         cursor = done.cursor
         location.clock.advance(15)
     assert said == [True, None, None, False, None, None, True]
+
+
+def test_endpoints_that_hang_are_told_at_the_looks_that_follow_for_half_a_minute(
+    location: Location, servers: list[StoreServer]
+) -> None:
+    init_registry(location.pipeline, SystemClock())
+    first, second, _ = servers
+    said, cursor = [], None
+    with stopped(first.pid), stopped(second.pid):
+        for _ in range(2):
+            done = tick(location, cursor)
+            said.append(told(done).get("endpoints_up"))
+            cursor = done.cursor
+            location.clock.advance(30)
+    assert said == [None, False]
+    assert "too few endpoints of the registry answer" in (done.skip_message or "")
 
 
 def test_what_only_a_report_can_tell_has_no_tick_before_the_first_one(location: Location) -> None:
