@@ -109,11 +109,11 @@ class LakeCounter:
         """Handles on the side tables that are there.
 
         In a store each look is a request. So where Photon has committed nothing since the last look, which
-        `own` tells, half of the tables are looked at for commits of others.
+        `own` tells, a third of the tables is looked at for commits of others.
         """
         sides = [name for name in TABLE_COLUMNS if name != "joined_events"]
         if own == self._own and not isinstance(self.lake, Path):
-            sides = sides[self._looks % 2 :: 2]
+            sides = sides[self._looks % 3 :: 3]
         self._sides |= {name: self._table(name).load_if_there() for name in sides}
         self._own, self._looks = own, self._looks + 1
         return {name: handle for name, handle in self._sides.items() if handle is not None}

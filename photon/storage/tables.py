@@ -78,7 +78,7 @@ _PIPELINE = "pipeline "  # the description of a table begins with it
 COMMITS_READ = 1_000
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
 REOPENED_AFTER_SECONDS = 120.0  # a handle; sooner than entries leave the log (`compaction.keep_log`)
-IDLE_SECONDS = 1_800.0  # the same of one that reads nothing more, since nothing was committed
+IDLE_SECONDS = 14_400.0  # the same of one that reads nothing more, since nothing was committed
 
 
 class CommitConflict(Exception):

@@ -122,9 +122,9 @@ def test_a_release_that_finds_nothing_new_costs_no_more_than_a_listing_a_table(
     counter = LakeCounter("east", counted)
     before = counter.count(None, NOTHING).part
     counts = [asked(counting, lambda: counter.count(before, NOTHING)) for _ in range(4)]
-    assert [found.total() for found in counts[2:]] == [5, 5], counts[-1]
-    looked_at = {key for found in counts[2:] for method, key in found if method == "LIST"}
-    assert len(looked_at) == len(TABLE_COLUMNS), "each table within two looks"
+    assert max(found.total() for found in counts[1:]) <= 4, counts[-1]
+    looked_at = {key for found in counts[1:] for method, key in found if method == "LIST"}
+    assert len(looked_at) == len(TABLE_COLUMNS), "each table within three looks"
 
 
 def test_an_hour_without_news_costs_a_log_of_2100_objects_fewer_than_900_listings(

@@ -22,7 +22,7 @@ from photon.logs.discovery import FileProblem, FoundFile, GlobbedPaths, Scan, re
 from photon.storage.s3 import LISTED_AT_ONCE, StoredObject
 
 REST_PER_PAGE, PAGE_EVERY_SECONDS = 9, 1.0  # before the next page passes so much of its time, or so long
-FULL_LOOK_EVERY_SECONDS = 150.0  # where nothing is new: what is in no order is found within three minutes
+FULL_LOOK_EVERY_SECONDS = 170.0  # where nothing is new: what is in no order is found within three minutes
 # Between two listings of what is behind the last names passes a fourth of the time since something was new.
 LISTED_AFTER_PART, LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 4, 0.25, 4.8
 TOLD_PAUSE_SECONDS = 1.0  # the least one where somebody tells of new objects
