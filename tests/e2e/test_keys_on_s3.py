@@ -29,7 +29,11 @@ VERIFY = """from jobs import verification
 from photon.pipeline.file import load_pipeline
 verification.WITHOUT_SPARK_BYTES = -1
 print(verification.verify(load_pipeline("pipeline.yaml"), ["east"]).ok)"""
-JVM_WAYS = ("environment", "file", "profile", "program")  # whose keys its own SDK is tried with
+# The JVM's own SDK is tried with these; each is a session of Spark.
+JVM_WAYS = (
+    "file",
+    *(pytest.param(one, marks=pytest.mark.long) for one in ("environment", "profile", "program")),
+)
 LATER = 30  # events that come once keys are others
 
 
@@ -64,22 +68,33 @@ def use(monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str) -> Non
     forget_clients()
 
 
+def join_all(pipeline: Path) -> None:
+    printed = photon_json("join", pipeline, "--engine", "local", "--complete")
+    assert TRAFFIC.expected_outcomes().disagreements(printed) == []
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_datacenter_that_is_all_on_s3_is_joined_and_verified_by_each_way(
     tmp_path: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str
 ) -> None:
     pipeline = written(tmp_path, minio.url)
     use(monkeypatch, services, way)
-    printed = photon_json("join", pipeline, "--engine", "local", "--complete")
-    assert TRAFFIC.expected_outcomes().disagreements(printed) == []
-    if way in JVM_WAYS:
-        done = subprocess.run(
-            [sys.executable, "-c", VERIFY], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.stdout.endswith("True\n"), done.stdout + done.stderr
-    else:
-        photon_json("verify", pipeline)
+    join_all(pipeline)
+    photon_json("verify", pipeline)
     assert joined_rows(pipeline).num_rows == EXPECTED
+
+
+@pytest.mark.parametrize("way", JVM_WAYS)
+def test_a_verification_by_spark_reads_tables_with_the_keys_of_each_way(
+    tmp_path: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str
+) -> None:
+    pipeline = written(tmp_path, minio.url)
+    use(monkeypatch, services, way)
+    join_all(pipeline)
+    done = subprocess.run(
+        [sys.executable, "-c", VERIFY], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("True\n"), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])

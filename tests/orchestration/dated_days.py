@@ -244,17 +244,17 @@ def shown(instance: DagsterInstance) -> dict[str, object]:
     }
 
 
-def thirty_days(instance: DagsterInstance, used_bytes: Callable[[], int]) -> None:
-    """Live and prune thirty days. Tables and bytes are as after the longest retention, but for partitions."""
+def live_days(instance: DagsterInstance, used_bytes: Callable[[], int], number: int) -> None:
+    """Live and prune so many days. It stays as large as after the longest retention, but for partitions."""
     begin(instance)
     first: tuple[dict[str, int], int] | None = None
-    for day in range(30):
+    for day in range(number):
         live(instance, day)
         prune(instance, day)
         if day == LONGEST_RETENTION_DAYS:
             first = rows(instance), used_bytes()
     assert first is not None
-    later_days, allowed = 29 - LONGEST_RETENTION_DAYS, Counter(first[0])
+    later_days, allowed = number - 1 - LONGEST_RETENTION_DAYS, Counter(first[0])
     allowed.update({name: later_days * count for name, count in STAY_A_DAY.items()})
     grown = {name: count for name, count in rows(instance).items() if count > allowed[name]}
     assert grown == {}, first[0]
