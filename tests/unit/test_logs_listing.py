@@ -102,7 +102,7 @@ def test_names_in_order_are_found_within_five_seconds_by_one_request_where_nothi
             watch.scan()
             bucket.rest(poll_seconds)
         fronts = [one for one in bucket.asked if one == ("", bucket.names[-1])]
-        assert 12 <= len(fronts) <= 16
+        assert 12 <= len(fronts) <= 19, "some of the time goes by in the pages of a full look"
         assert not [folder for folder, _ in bucket.asked if folder], "ends of folders that do not grow"
         bucket.names.append(f"{bucket.names[-1]}0.log")
         until_seconds = bucket.now_seconds + 5 + 1  # a page of a full look may take its second before
