@@ -122,8 +122,8 @@ def look_at_days(
     lacking = [day for day in closed.days if partition_key(datacenter, day) not in made]
     mine = RunsFilter(job_name=served.job_name(JOB), tags={DATACENTER_TAG: datacenter})
     last = instance.get_run_records(mine, limit=MOST_RUNS)
-    if last and not last[0].dagster_run.is_finished:
-        return DaysLook(closed, lacking, in_progress=last[0].dagster_run.run_id)
+    if at_work := [one.dagster_run.run_id for one in last if not one.dagster_run.is_finished]:
+        return DaysLook(closed, lacking, in_progress=at_work[0])
     failed = list(takewhile(lambda one: one.dagster_run.status is not DagsterRunStatus.SUCCESS, last))
     if not failed:
         return DaysLook(closed, lacking)
