@@ -90,9 +90,9 @@ def pruning_job(keep_runs_days: float, clock: Clock | None = None) -> JobDefinit
         pool=UPKEEP_POOL,
     )
     def prune(context: OpExecutionContext, config: DryRunConfig) -> None:
-        now_us, say = clock.now_us(), context.log.info
+        say = context.log.info
         with canceled_with_a_sentence(context):
-            runs = prune_history(context.instance, now_us, keep_runs_days, say, config.dry_run)
+            runs = prune_history(context.instance, clock.now_us(), keep_runs_days, say, config.dry_run)
         context.add_output_metadata({"runs": runs})
 
     @job(

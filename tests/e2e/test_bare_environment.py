@@ -99,7 +99,7 @@ def test_a_full_temporary_folder_is_named_where_a_join_would_hang(pipeline: Path
         ("-f 16", ("write files of 8.0 KiB", "ulimit -f unlimited")),
         ("-f 131072", ("write files of 64.0 MiB", "ulimit -f unlimited")),
         ("-v 716800", ("map 700 MiB of memory", "ulimit -v unlimited")),
-        ("-v 1536000", ("map 1.5 GiB of memory", "ulimit -v unlimited")),
+        ("-v 2097152", ("map 2.0 GiB of memory", "ulimit -v unlimited")),
     ],
 )
 def test_a_limit_of_the_shell_is_named_before_anything_is_made(

@@ -13,7 +13,8 @@ from dagster import define_asset_job as asset_job
 
 from assets.health import health_key
 from assets.pipeline_files import check_key
-from assets.run_history import PRUNING_JOB
+from assets.run_history import PRUNING_JOB, pruning_job
+from photon.process.clock import SystemClock
 from tests.orchestration.location import Location
 
 
@@ -101,23 +102,38 @@ def test_checks_end_with_a_sentence(
     assert end(location, AssetSelection.checks(key)) == ([SENTENCE], [])
 
 
-@pytest.mark.parametrize("ends", ["interrupted", "failed", "succeeded"])
-def test_a_run_that_is_canceled_by_force_stays_canceled_however_it_ends(
-    location: Location, monkeypatch: pytest.MonkeyPatch, ends: str
-) -> None:
-    def canceled(*_args: Any, **_named: Any) -> int:
-        (run,) = location.instance.get_runs()
-        location.instance.report_run_canceled(run)
-        if ends == "interrupted":
-            os.kill(os.getpid(), signal.SIGINT)
-        if ends == "failed":
-            raise ValueError("a defect")
-        return 0
+class CancelingClock(SystemClock):
+    """Its time is asked while somebody cancels the run by force."""
 
-    monkeypatch.setattr("assets.run_history.prune_history", canceled)
-    job = location.defs.resolve_job_def(PRUNING_JOB)
-    job.execute_in_process(instance=location.instance, raise_on_error=False)
-    (run,) = location.instance.get_runs()
+    def __init__(self, instance: DagsterInstance, then: Callable[[], None]) -> None:
+        self._instance, self._then = instance, then
+
+    def now_us(self) -> int:
+        (run,) = self._instance.get_runs()
+        self._instance.report_run_canceled(run)
+        self._then()
+        return super().now_us()
+
+
+def fail() -> None:
+    raise ValueError("a defect")
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param(lambda: os.kill(os.getpid(), signal.SIGINT), id="interrupted"),
+        pytest.param(fail, id="failed"),
+        pytest.param(lambda: None, id="succeeded"),
+    ],
+)
+def test_a_run_that_is_canceled_by_force_stays_canceled_however_it_ends(
+    instance: DagsterInstance, then: Callable[[], None]
+) -> None:
+    pruning_job(3.0, CancelingClock(instance, then)).execute_in_process(
+        instance=instance, raise_on_error=False
+    )
+    (run,) = instance.get_runs()
     assert run.status is DagsterRunStatus.CANCELED
     ends_told = {DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_SUCCESS}
-    assert location.instance.all_logs(run.run_id, of_type=ends_told) == []
+    assert instance.all_logs(run.run_id, of_type=ends_told) == []

@@ -35,10 +35,10 @@ def test_an_idle_dispatcher_looks_as_often_as_a_tenth_of_a_core_allows(
     looked: list[int] = []
     look = LogReader.look
 
-    def slow_look(self: LogReader, now_us: int, final: bool) -> Collection[TrackedFile]:
+    def slow_look(self: LogReader, now_us: int, final: bool, whole: bool = False) -> Collection[TrackedFile]:
         looked.append(now_us)
         world.clock.advance(look_seconds)
-        return look(self, now_us, final)
+        return look(self, now_us, final, whole)
 
     monkeypatch.setattr(LogReader, "look", slow_look)
     ends_us = world.clock.now_us() + SECONDS * MICROSECONDS
