@@ -67,7 +67,9 @@ def environment_lack(error: BaseException) -> EnvironmentLacks | None:
     said = str(error)
     if isinstance(error, MemoryError) or any(sign in said for sign in MEMORY_SIGNS):
         said = said or "out of memory"
-        return limits_lack() or EnvironmentLacks(f"This process gets no more memory ({said}): {MEMORY_REMEDY}")
+        return limits_lack() or EnvironmentLacks(
+            f"This process gets no more memory ({said}): {MEMORY_REMEDY}"
+        )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         named = error.filename or "A file"
         return EnvironmentLacks(f"{named} may not grow any more ({error.strerror}): {FILES_REMEDY}")
