@@ -12,6 +12,7 @@ from tests.browser.pages import AssetPage, BackfillDialog, BackfillsPage
 
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.long,  # tests of the asset, of the page and of days hold each of its steps
     pytest.mark.xdist_group("platform"),
     pytest.mark.timeout(3_600),
 ]  # one test starts Spark three times

@@ -30,10 +30,9 @@ from photon.pipeline.file import load_pipeline
 verification.WITHOUT_SPARK_BYTES = -1
 print(verification.verify(load_pipeline("pipeline.yaml"), ["east"]).ok)"""
 # The JVM's own SDK is tried with these; each is a session of Spark.
-JVM_WAYS = (
-    "file",
-    *(pytest.param(one, marks=pytest.mark.long) for one in ("environment", "profile", "program")),
-)
+JVM_WAYS = ("environment", "file", "profile", "program")
+# Objects and tables are opened by each way in tests/contract; a whole join by two of them runs always.
+ALWAYS = ("file", "container")
 LATER = 30  # events that come once keys are others
 
 
@@ -73,7 +72,9 @@ def join_all(pipeline: Path) -> None:
     assert TRAFFIC.expected_outcomes().disagreements(printed) == []
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [way if way in ALWAYS else pytest.param(way, marks=pytest.mark.long) for way in WAYS]
+)
 def test_a_datacenter_that_is_all_on_s3_is_joined_and_verified_by_each_way(
     tmp_path: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_datacenter_that_is_all_on_s3_is_joined_and_verified_by_each_way(
     assert joined_rows(pipeline).num_rows == EXPECTED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", JVM_WAYS)
 def test_a_verification_by_spark_reads_tables_with_the_keys_of_each_way(
     tmp_path: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str

@@ -116,7 +116,10 @@ def test_a_join_that_rests_is_woken_by_a_notice_of_a_new_object(tmp_path: Path, 
         wait_for_rows(pipeline, "east", expected + 1)
 
 
-@pytest.mark.parametrize(("part", "is_first"), [("logs", False), ("lake", False), ("lake", True)])
+@pytest.mark.parametrize(
+    ("part", "is_first"),
+    [("logs", False), ("lake", False), pytest.param("lake", True, marks=pytest.mark.long)],
+)
 def test_a_complete_join_that_starts_while_its_store_is_gone_waits_and_reads_all_logs(
     tmp_path: Path, faulty: FaultyS3, part: str, is_first: bool
 ) -> None:
