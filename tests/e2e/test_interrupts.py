@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -29,14 +30,15 @@ MOMENTS = [
 
 
 @pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     file = one_query(tmp_path_factory.mktemp("interrupted"), "c1", datacenters=("east", "west"))
-    by_spark = "spark: {master: 'spark://127.0.0.1:9'}\n"
-    file.with_name("by_spark.yaml").write_text(file.read_text() + by_spark)
-    done = run(file, "join", "--complete", "--engine", "local")
-    _, said = done.communicate()
-    assert done.returncode == 0, said[-2000:]
-    return file
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a master that never answers
+        by_spark = f"spark: {{master: 'spark://127.0.0.1:{silent.getsockname()[1]}'}}\n"
+        file.with_name("by_spark.yaml").write_text(file.read_text() + by_spark)
+        done = run(file, "join", "--complete", "--engine", "local")
+        _, said = done.communicate()
+        assert done.returncode == 0, said[-2000:]
+        yield file
 
 
 def run(file: Path, command: str, *words: str) -> subprocess.Popen[str]:
