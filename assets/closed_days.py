@@ -24,7 +24,7 @@ from dagster import (
 
 from assets.daily_joins import ASSET, JOB, partition_key
 from assets.runbook import section
-from assets.runs import canceled_with_a_sentence, cursor_of, pipeline_of_run
+from assets.runs import canceled_with_a_sentence, cursor_of, ended_us, pipeline_of_run
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Backfill
 from photon.process.clock import MICROSECONDS, SystemClock, in_iso
@@ -97,7 +97,7 @@ class DaysLook:
     again_us: int = 0  # when they are asked for again
 
     def says(self) -> str:
-        """What the check says."""
+        """Say in words how it is: the text of the check."""
         if not self.lacking:
             return "All closed days are done."
         named = ", ".join(map(str, self.lacking[:MOST_NAMED]))
@@ -127,8 +127,7 @@ def look_at_days(
     failed = list(takewhile(lambda one: one.dagster_run.status is not DagsterRunStatus.SUCCESS, last))
     if not failed:
         return DaysLook(closed, lacking)
-    ended_us = round((failed[0].end_time or failed[0].update_timestamp.timestamp()) * MICROSECONDS)
-    again_us = ended_us + pause_seconds(len(failed)) * MICROSECONDS
+    again_us = ended_us(failed[0]) + pause_seconds(len(failed)) * MICROSECONDS
     return DaysLook(closed, lacking, [one.dagster_run.run_id for one in failed], None, again_us)
 
 

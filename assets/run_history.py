@@ -23,7 +23,7 @@ from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 
 from assets.event_history import delete_outlived, delete_run, delete_tags_without_run
-from assets.runs import canceled_with_a_sentence
+from assets.runs import canceled_with_a_sentence, ended_us
 from assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 
@@ -160,5 +160,4 @@ def _ended_run(record: RunRecord) -> EndedRun:
     run = record.dagster_run
     chosen = frozenset(key.to_user_string() for key in run.asset_selection or ())
     kind = Kind(run.job_name, chosen, run.status.value)
-    ended = record.end_time or record.update_timestamp.timestamp()
-    return EndedRun(run.run_id, kind, round(ended * MICROSECONDS))
+    return EndedRun(run.run_id, kind, ended_us(record))

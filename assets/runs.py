@@ -18,12 +18,14 @@ from dagster import (
     Failure,
     MetadataValue,
     OpExecutionContext,
+    RunRecord,
     TableRecord,
 )
 from dagster._core.definitions.run_request import InstigatorType
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS
 from photon.process.operating_system import handled_by
 from resources.environment import ServedPipeline
 
@@ -129,6 +131,11 @@ def cursor_of(context: AssetCheckExecutionContext, sensor: str) -> str | None:
     )
     found = (one.sensor_instigator_data for one in states if one.name == sensor)
     return next((data.cursor for data in found if data is not None), None)
+
+
+def ended_us(record: RunRecord) -> int:
+    """The end of a run that is over, in microseconds since 1970; else its last change."""
+    return round((record.end_time or record.update_timestamp.timestamp()) * MICROSECONDS)
 
 
 class Drain:

@@ -53,7 +53,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Found:
+class KilledShifts:
     """The result of `measure_killed_shift`."""
 
     kills: Sequence[Kill]
@@ -128,7 +128,7 @@ def _lease_of(state: Path) -> Lease:
 
 def measure_killed_shift(
     folder: Path, kills: int, seconds: float, rates: tuple[float, float], progress: Callable[[str], None]
-) -> Found:
+) -> KilledShifts:
     """Kill shifts `kills` times; then measure live delay for `seconds` calm, and beside reports.
 
     MeasurementFailed.
@@ -155,7 +155,7 @@ def measure_killed_shift(
         written = clicks_written(next(iter(trial.pipelines[0].datacenters.values())).logs / "clicks")
         calm = summarize(watch.rows, written, TimeSpan(began_us, calm_until_us))
         busy = summarize(watch.rows, written, TimeSpan(calm_until_us, busy_until_us))
-        return Found(found, calm, busy, round((busy_until_us - calm_until_us) / MICROSECONDS, 1))
+        return KilledShifts(found, calm, busy, round((busy_until_us - calm_until_us) / MICROSECONDS, 1))
 
 
 @contextlib.contextmanager
@@ -197,7 +197,7 @@ def _trial(folder: Path, rates: tuple[float, float], progress: Callable[[str], N
         yield Trial(stack, pipelines, watch, instance, progress)
 
 
-def lines_of(found: Found) -> Iterator[str]:
+def lines_of(found: KilledShifts) -> Iterator[str]:
     """The findings, in lines."""
     yield from map(str, found.kills)
     yield f"worst of {len(found.kills)} kills: {max(one.first_row for one in found.kills)} s to the first row"

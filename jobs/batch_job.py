@@ -97,7 +97,7 @@ class SparkRunner:
         if self._session is None:
             self._session = self._build()
             is_on_cluster = _is_on_cluster(self._session)
-            # Who was told to wait is told to go on once there is one, not once one may come.
+            # A join that was told to wait goes on once there is one, not once one may come.
             self._executors = Executors.of(self._session, self._is_waiting) if is_on_cluster else None
             if self._executors is not None and self._executors.are_gone:
                 raise lacking(str(self._session.sparkContext.master))

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
-from dagster import DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
+from dagster import (
+    AssetKey,
+    DagsterEventType,
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    RunRecord,
+    RunsFilter,
+)
 from dagster._core.definitions.assets.job.asset_job import is_reserved_asset_job_name
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -17,6 +25,7 @@ from dagster._core.storage.tags import (
 )
 
 from assets.closed_days import DATACENTER_TAG
+from assets.runs import ended_us
 from orchestration.seen import Scope, asset_name, cause_of
 from photon.health.alerts import Alert
 from photon.process.clock import MICROSECONDS
@@ -34,30 +43,30 @@ def failed_runs(
     alerts = []
     for record in instance.get_run_records(failed):
         run = record.dagster_run
-        if _is_of(run, scope) and run.run_id not in told and _ended(record) >= since:
+        if _is_of(run, scope) and run.run_id not in told and ended_us(record) >= since * MICROSECONDS:
             subject = run_subject(run)
             text = f"run {run.run_id} of {subject} has failed: {_why_failed(instance, run)}"
-            alerts.append(Alert(scope.name, "run", subject, "error", text, _ended_us(record), run.run_id))
+            alerts.append(Alert(scope.name, "run", subject, "error", text, ended_us(record), run.run_id))
     return alerts
 
 
 def mended_runs(instance: DagsterInstance, scope: Scope, failed: Mapping[str, str]) -> list[Alert]:
-    """Subjects of runs that `failed`, by their ids, of which a run has succeeded since."""
+    """Tell which subjects of `failed` are well, for a later run has succeeded. It is keyed by run."""
     latest = {subject: run_id for run_id, subject in failed.items()}
     alerts = []
     for subject, run_id in latest.items():
-        run = instance.get_run_by_id(run_id)
-        good = _success_since(instance, run, run_id) if run is not None else None
+        record = instance.get_run_record_by_id(run_id)
+        good = _success_since(instance, record) if record is not None else None
         if good is not None:
-            text = f"run {good.dagster_run.run_id} of {subject} has succeeded"
-            run_id = good.dagster_run.run_id
-            alerts.append(Alert(scope.name, "run", subject, "ok", text, _ended_us(good), run_id))
+            run = good.dagster_run.run_id
+            text = f"run {run} of {subject} has succeeded"
+            alerts.append(Alert(scope.name, "run", subject, "ok", text, ended_us(good), run))
     return alerts
 
 
 def run_subject(run: DagsterRun) -> str:
     """The work of a run, as people call it: its job, or the assets that somebody chose, and for what."""
-    chosen = {*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())}
+    chosen = _chosen(run)
     by_hand = f"{', '.join(sorted(map(asset_name, chosen)))} by hand"
     name = by_hand if chosen and is_reserved_asset_job_name(run.job_name) else run.job_name
     return " ".join([name, *dict.fromkeys(_part(run).values())])
@@ -70,15 +79,13 @@ def _part(run: DagsterRun) -> dict[str, str]:
     return datacenter or {tag: run.tags[tag] for tag in between if tag in run.tags}
 
 
-def _success_since(instance: DagsterInstance, run: DagsterRun, run_id: str) -> RunRecord | None:
+def _success_since(instance: DagsterInstance, failed: RunRecord) -> RunRecord | None:
     """The latest run of the same subject that succeeded, if it began after this one."""
+    run = failed.dagster_run
     same = RunsFilter(job_name=run.job_name, statuses=[DagsterRunStatus.SUCCESS], tags=_part(run))
     found = instance.get_run_records(same, limit=MOST_OF_A_JOB)
     good = next((one for one in found if run_subject(one.dagster_run) == run_subject(run)), None)
-    if good is None:
-        return None
-    failed = instance.get_run_records(RunsFilter(run_ids=[run_id]), limit=1)
-    return good if failed and good.create_timestamp > failed[0].create_timestamp else None
+    return good if good is not None and good.create_timestamp > failed.create_timestamp else None
 
 
 def _why_failed(instance: DagsterInstance, run: DagsterRun) -> str:
@@ -94,15 +101,11 @@ def _why_failed(instance: DagsterInstance, run: DagsterRun) -> str:
     return "Dagster has no message"
 
 
-def _ended(record: RunRecord) -> float:
-    return record.end_time or record.update_timestamp.timestamp()
-
-
-def _ended_us(record: RunRecord) -> int:
-    return round(_ended(record) * MICROSECONDS)
-
-
 def _is_of(run: DagsterRun, scope: Scope) -> bool:
-    """Whether a run belongs to a scope: by its job, or by its assets if a person began it from the graph."""
-    checked = {key.asset_key for key in run.asset_check_selection or ()}
-    return scope.has_job(run.job_name) or any(map(scope.has_asset, checked | set(run.asset_selection or ())))
+    """Tell whether a run belongs to a scope: by its job, or by its assets if a person chose them."""
+    return scope.has_job(run.job_name) or any(map(scope.has_asset, _chosen(run)))
+
+
+def _chosen(run: DagsterRun) -> set[AssetKey]:
+    """The assets that somebody chose, or whose checks."""
+    return {*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())}

@@ -8,6 +8,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, Ru
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
+from assets.runs import ended_us
 from orchestration.shift_decision import PastRun, Run, RunToFail
 from photon.process.clock import MICROSECONDS
 from resources.environment import ServedPipeline
@@ -44,7 +45,7 @@ class ShiftRuns:
             PastRun(
                 record.dagster_run.status is DagsterRunStatus.FAILURE,
                 began_us=_microseconds(record.start_time or record.create_timestamp.timestamp()),
-                ended_us=_microseconds(record.end_time or record.update_timestamp.timestamp()),
+                ended_us=ended_us(record),
             )
             for record in self._records(FINISHED_STATUSES, MOST_PAST_RUNS)
         )

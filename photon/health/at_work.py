@@ -17,7 +17,7 @@ from photon.process.readable import counted
 GOES_ON = "mend that, and it goes on by itself"
 # Nobody gives a datacenter up for good within this: starts, mounts and clocks are late by less.
 LOST_SECONDS = 3_600.0
-# Of an alarm on executors, whose driver counts them each second and waits some seconds before it says so.
+# An alarm on executors waits so long: their driver counts each second, and has waited before it says so.
 EXECUTORS_SECONDS = 10.0
 SILENT_AGAIN_SECONDS = 10.0
 

@@ -30,7 +30,7 @@ MOST_WATCHED = 64  # tables, between looks
 def look_at_foreign_commits(
     pipeline: Pipeline, datacenter: str, retired: Collection[str]
 ) -> tuple[ForeignCommits, ...]:
-    """What others have done; what was known last while the lake can't be read, which other facts tell."""
+    """Return what others have done; while the lake can't be read, what was known last (other facts tell)."""
     question = partial(_look, pipeline, datacenter, frozenset(retired))
     looks = _looks_at(pipeline.datacenters[datacenter].lake)
     try:

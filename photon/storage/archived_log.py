@@ -25,10 +25,8 @@ from photon.storage.store import store_of
 
 FOLDER = "_archived_log"  # Delta's own vacuum leaves alone what begins so
 _COLUMNS = pa.schema([("version", pa.int64()), ("entry", pa.binary()), ("removed", pa.list_(pa.string()))])
-MOST_KEPT, MOST_KEPT_BYTES = (
-    500,
-    2**14,
-)  # entries in memory, each no longer: batches of minutes, some 2 KB each
+# Entries in memory, and the longest of them: some minutes of batches, of 2 KB each.
+MOST_KEPT, MOST_KEPT_BYTES = 500, 2**14
 _BUNDLE = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 

@@ -67,9 +67,13 @@ def use(monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str) -> Non
     forget_clients()
 
 
-def join_all(pipeline: Path) -> None:
+def joined_by(way: str, folder: Path, url: str, patch: pytest.MonkeyPatch, services: KeyServices) -> Path:
+    """Join all of a pipeline on S3 with the keys of one way."""
+    pipeline = written(folder, url)
+    use(patch, services, way)
     printed = photon_json("join", pipeline, "--engine", "local", "--complete")
     assert TRAFFIC.expected_outcomes().disagreements(printed) == []
+    return pipeline
 
 
 @pytest.mark.parametrize(
@@ -78,9 +82,7 @@ def join_all(pipeline: Path) -> None:
 def test_a_datacenter_that_is_all_on_s3_is_joined_and_verified_by_each_way(
     tmp_path: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str
 ) -> None:
-    pipeline = written(tmp_path, minio.url)
-    use(monkeypatch, services, way)
-    join_all(pipeline)
+    pipeline = joined_by(way, tmp_path, minio.url, monkeypatch, services)
     photon_json("verify", pipeline)
     assert joined_rows(pipeline).num_rows == EXPECTED
 
@@ -90,9 +92,7 @@ def test_a_datacenter_that_is_all_on_s3_is_joined_and_verified_by_each_way(
 def test_a_verification_by_spark_reads_tables_with_the_keys_of_each_way(
     tmp_path: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str
 ) -> None:
-    pipeline = written(tmp_path, minio.url)
-    use(monkeypatch, services, way)
-    join_all(pipeline)
+    joined_by(way, tmp_path, minio.url, monkeypatch, services)
     done = subprocess.run(
         [sys.executable, "-c", VERIFY], cwd=tmp_path, capture_output=True, text=True, check=False
     )
