@@ -114,7 +114,8 @@ def test_a_join_that_is_stopped_is_named_at_once_with_the_command_that_has_it_go
             time.sleep(0.05)
         with stopped(process.pid):
             done = photon("status", pipeline, "--check", *WITHIN, status=1)
-    first, _, headline, *_ = done.stdout.splitlines()
-    assert first == "1 of 1 datacenter needs somebody: east is silent"
-    assert headline.startswith("east is SILENT: no sign of life for ")
+    first, *rest = done.stdout.splitlines()
+    # A join that was stopped while it wrote to the registry holds that as well, and status says so first.
+    assert first.endswith("1 of 1 datacenter needs somebody: east is silent")
+    (headline,) = (line for line in rest if line.startswith("east is SILENT: no sign of life for "))
     assert f"process {process.pid} is stopped: kill -CONT {process.pid} has it go on" in headline
