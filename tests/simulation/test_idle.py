@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from photon.dispatcher.dispatcher import MOST_REST_SECONDS
+from photon.dispatcher.dispatcher import MOST_REST_AFTER_BATCH_SECONDS, MOST_REST_SECONDS
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.retrying import Callbacks
+from photon.join.messages import BatchTasks, TaskOutcome
+from photon.join.tasks import LocalRunner
 from photon.logs.discovery import Scan
 from photon.logs.files import TrackedFile
 from photon.logs.folders import LocalWatch
 from photon.process.clock import MICROSECONDS
+from tests.simulation.ahead_stories import SMALL_BATCHES, many_events
 from tests.simulation.world import World
 
 SECONDS = 20
@@ -44,6 +48,49 @@ def test_an_idle_dispatcher_looks_as_often_as_a_tenth_of_a_core_allows(
     ends_us = world.clock.now_us() + SECONDS * MICROSECONDS
     world.join(mode="stop", callbacks=Callbacks(lambda: world.clock.now_us() >= ends_us))
     assert len(looked) == pytest.approx(looks, abs=2)
+
+
+class SlowRunner(LocalRunner):
+    """Takes some time for each batch."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        super().__init__(world.clock)
+        self._manual, self._seconds = world.clock, seconds
+        self.batches = 0
+
+    def run(self, batch: BatchTasks) -> list[TaskOutcome]:
+        self.batches += 1
+        self._manual.advance(self._seconds)
+        return super().run(batch)
+
+
+@pytest.mark.parametrize(
+    ("batch_seconds", "period_seconds"), [(0.2, 0.4), (3.0, 3.0 + MOST_REST_AFTER_BATCH_SECONDS)]
+)
+def test_live_lines_gather_for_as_long_as_the_batch_before_took(
+    world: World, monkeypatch: pytest.MonkeyPatch, batch_seconds: float, period_seconds: float
+) -> None:
+    runner, look, ids = SlowRunner(world, batch_seconds), LogReader.look, list[str]()
+
+    def look_at_grown_logs(self: LogReader, *arguments: Any, **more: Any) -> Collection[TrackedFile]:
+        ids.append(f"c{len(ids)}")
+        world.events(ids[-1])
+        return look(self, *arguments, **more)
+
+    monkeypatch.setattr(LogReader, "look", look_at_grown_logs)
+    ends_us = world.clock.now_us() + SECONDS * MICROSECONDS
+    world.join(mode="stop", callbacks=Callbacks(lambda: world.clock.now_us() >= ends_us), runner=runner)
+    assert runner.batches == pytest.approx(SECONDS / period_seconds, abs=1)
+
+
+def test_a_one_shot_join_rests_between_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, more=SMALL_BATCHES)
+    runner, rested = SlowRunner(world, 0.2), list[float]()
+    monkeypatch.setattr(world.clock, "sleep", rested.append)
+    many_events(world)
+    world.join(mode="complete", runner=runner)
+    assert runner.batches > 3
+    assert rested == []
 
 
 def list_in_turn(world: World, patch: pytest.MonkeyPatch, most_looks: int) -> None:
