@@ -68,29 +68,27 @@ class SlowRunner(LocalRunner):
     ("batch_seconds", "period_seconds"), [(0.2, 0.4), (3.0, 3.0 + MOST_REST_AFTER_BATCH_SECONDS)]
 )
 def test_live_lines_gather_for_as_long_as_the_batch_before_took(
-    world: World, monkeypatch: pytest.MonkeyPatch, batch_seconds: float, period_seconds: float
+    world: World, batch_seconds: float, period_seconds: float
 ) -> None:
-    runner, look, ids = SlowRunner(world, batch_seconds), LogReader.look, list[str]()
+    runner, ids = SlowRunner(world, batch_seconds), list[str]()
+    ends_us = world.clock.now_us() + SECONDS * MICROSECONDS
 
-    def look_at_grown_logs(self: LogReader, *arguments: Any, **more: Any) -> Collection[TrackedFile]:
+    def write_and_end() -> bool:
         ids.append(f"c{len(ids)}")
         world.events(ids[-1])
-        return look(self, *arguments, **more)
+        return world.clock.now_us() >= ends_us
 
-    monkeypatch.setattr(LogReader, "look", look_at_grown_logs)
-    ends_us = world.clock.now_us() + SECONDS * MICROSECONDS
-    world.join(mode="stop", callbacks=Callbacks(lambda: world.clock.now_us() >= ends_us), runner=runner)
+    world.join(mode="stop", callbacks=Callbacks(write_and_end), runner=runner)
     assert runner.batches == pytest.approx(SECONDS / period_seconds, abs=1)
 
 
-def test_a_one_shot_join_rests_between_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_one_shot_join_rests_between_no_batches(tmp_path: Path) -> None:
     world = World(tmp_path, more=SMALL_BATCHES)
-    runner, rested = SlowRunner(world, 0.2), list[float]()
-    monkeypatch.setattr(world.clock, "sleep", rested.append)
+    runner, began_us = SlowRunner(world, 0.25), world.clock.elapsed_us()
     many_events(world)
     world.join(mode="complete", runner=runner)
     assert runner.batches > 3
-    assert rested == []
+    assert world.clock.elapsed_us() - began_us == runner.batches * 250_000
 
 
 def list_in_turn(world: World, patch: pytest.MonkeyPatch, most_looks: int) -> None:
