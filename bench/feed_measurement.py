@@ -28,10 +28,10 @@ from bench.join_logs import JoinLogs
 from bench.join_rows import read_rows
 from bench.live_measurement import PHOTON_JOIN, MeasurementFailed, measure_live
 from bench.timing import Spent, family_cpu_seconds, timed
+from examples.demo.latency import SeenRow, TimeSpan, percentile
+from examples.demo.traffic import Traffic
 from infra.servers.postgres import postgres
 from infra.servers.process import cpu_seconds_of, end_process, family_of, free_steady_port, start_process
-from orchestration.demo.latency import SeenRow, TimeSpan, percentile
-from orchestration.demo.traffic import Traffic
 from photon.feed.postgres_rows import KEY
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock

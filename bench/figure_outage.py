@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from bench.outage_run import BatchSeen, Seen
 from bench.plots import first_seen, panels, plain_numbers
-from orchestration.demo.latency import SeenRow, percentile
-from orchestration.demo.plot import COLORS, SHARES
+from examples.demo.latency import SeenRow, percentile
+from examples.demo.plot import COLORS, SHARES
 from photon.process.clock import MICROSECONDS
 
 BIN_SECONDS = 3.0

@@ -18,12 +18,12 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster_graphql import DagsterGraphQLClient
 
 from bench.live_measurement import MeasurementFailed, TableWatch, clicks_written
-from orchestration.demo.dagster_stack import HOST, LOCATION, DagsterStack, stack_in
-from orchestration.demo.folder import held_folder
-from orchestration.demo.latency import Latency, TableReader, TimeSpan, summarize
-from orchestration.demo.process_tree import ProcessTree
-from orchestration.demo.traffic import Traffic
-from orchestration.demo.traffic_process import generating
+from examples.demo.dagster_stack import HOST, LOCATION, DagsterStack, stack_in
+from examples.demo.folder import held_folder
+from examples.demo.latency import Latency, TableReader, TimeSpan, summarize
+from examples.demo.process_tree import ProcessTree
+from examples.demo.traffic import Traffic
+from examples.demo.traffic_process import generating
 from photon.dispatcher.shift.lease import Lease, lease_status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from examples.demo.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
+from examples.demo.live_traffic import LiveRun
+from examples.demo.traffic import Traffic
+from examples.demo.traffic_process import Generator, GeneratorFailed, generating
 from infra.servers.process import end_process, start_process
-from orchestration.demo.latency import Latency, SeenRow, TableReader, TimeSpan, summarize
-from orchestration.demo.live_traffic import LiveRun
-from orchestration.demo.traffic import Traffic
-from orchestration.demo.traffic_process import Generator, GeneratorFailed, generating
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock, SystemClock

@@ -23,9 +23,9 @@ from bench.join_flink import COMMON, FIRST_OF_EACH, STATES
 from bench.join_rows import PARQUET_FILES
 from bench.live_measurement import MeasurementFailed, TableWatch, clicks_written
 from bench.live_spark import LOGS, LONGEST_LAG_SECONDS, PREFIX, WATERMARK_SECONDS, declared
-from orchestration.demo.latency import Latency, SeenRow, TimeSpan, summarize
-from orchestration.demo.traffic import Traffic
-from orchestration.demo.traffic_process import generating
+from examples.demo.latency import Latency, SeenRow, TimeSpan, summarize
+from examples.demo.traffic import Traffic
+from examples.demo.traffic_process import generating
 from photon.process.clock import Clock, SystemClock
 
 POLL_SECONDS = 0.05

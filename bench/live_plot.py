@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from bench.live_peers import PeerSeen
 from bench.plots import first_seen, panels, plain_numbers
-from orchestration.demo.latency import SeenRow, TimeSpan
-from orchestration.demo.plot import COLORS, LEGEND, SHARES, binned, percentiles_over_time
+from examples.demo.latency import SeenRow, TimeSpan
+from examples.demo.plot import COLORS, LEGEND, SHARES, binned, percentiles_over_time
 from photon.process.clock import MICROSECONDS
 
 PEER_COLORS = {"photon": "#3b6fb6", "spark": "#e08a2c", "flink": "#6f9d5c"}

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.live_measurement import MeasurementFailed, TableWatch, clicks_written
+from examples.demo.latency import SeenRow, TableReader
+from examples.demo.traffic import Traffic
+from examples.demo.traffic_process import generating
 from infra.servers.process import family_of, kill_all, start_process
 from infra.servers.stores import StoreServer, fastest_kind, store_servers
-from orchestration.demo.latency import SeenRow, TableReader
-from orchestration.demo.traffic import Traffic
-from orchestration.demo.traffic_process import generating
 from photon.dispatcher.shift.growth import growth_of
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock

@@ -11,7 +11,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from orchestration.demo.latency import SeenRow
+from examples.demo.latency import SeenRow
 
 
 def panels(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Any]]:

@@ -13,8 +13,8 @@ import json
 import shutil
 from pathlib import Path
 
-from orchestration.demo.stories import ILLS
-from orchestration.demo.traffic import Traffic
+from examples.demo.stories import ILLS
+from examples.demo.traffic import Traffic
 
 TRAFFIC = Traffic(
     seed=7,
@@ -38,7 +38,7 @@ def make_logs(folder: Path, traffic: Traffic = TRAFFIC) -> bool:
 
 
 def expected_counts(traffic: Traffic = TRAFFIC) -> dict[str, object]:
-    """Numbers that a join of the complete logs must print: `orchestration.demo.traffic.ExpectedOutcomes`."""
+    """Numbers that a join of the complete logs must print: `examples.demo.traffic.ExpectedOutcomes`."""
     expected = traffic.expected_outcomes()
     everywhere = {
         name: getattr(expected, name) for name in ("foreign", "unjoinable", "dead_letters", "skipped")

@@ -16,7 +16,6 @@ GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
         "begin": {
             ("init",): "Write a pipeline file for logs that are there.",
             ("join",): "Join the logs of a pipeline's datacenters.",
-            ("demo",): "Show all of it under Dagster, with a killed shift.",
         },
         "look": {
             ("status", "ui"): "How far each datacenter is, what is wrong; a live page.",
@@ -59,8 +58,6 @@ def command_named(name: str) -> click.Command | None:
             from photon.cli.init import init as command
         case "join":
             from photon.cli.join import join as command
-        case "demo":
-            from photon.cli.demo import demo as command
         case "status":
             from photon.cli.status import status as command
         case "ui":

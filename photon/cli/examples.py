@@ -109,7 +109,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon retire pipeline.yaml east --dry-run     # what would be done",
             "photon retire pipeline.yaml east --lake-is-gone",
         ),
-        "demo": ("photon demo", "photon demo --seconds 20 --port 0"),
     }
 )
 

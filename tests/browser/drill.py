@@ -12,8 +12,8 @@ from pathlib import Path
 
 from deltalake.exceptions import CommitFailedError
 
-from orchestration.demo.traffic import Traffic
-from orchestration.demo.traffic_process import generating
+from examples.demo.traffic import Traffic
+from examples.demo.traffic_process import generating
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
 from photon.storage.delta import is_table, open_table

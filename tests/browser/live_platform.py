@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from orchestration.demo.dagster_stack import DagsterStack, stack_in
-from orchestration.demo.folder import held_folder
-from orchestration.demo.process_tree import ProcessTree
-from orchestration.demo.traffic import Traffic
-from orchestration.demo.traffic_process import generating
+from examples.demo.dagster_stack import DagsterStack, stack_in
+from examples.demo.folder import held_folder
+from examples.demo.process_tree import ProcessTree
+from examples.demo.traffic import Traffic
+from examples.demo.traffic_process import generating
 from photon.dispatcher.shift.lease import holder_of, lease_status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, SystemClock

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from tests.e2e.photon_process import PATIENCE_SECONDS, photon, photon_json
 from tests.e2e.small_disk import SmallDisk
 

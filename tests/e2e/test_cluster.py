@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
+from examples.demo.traffic import Traffic
 from infra.servers.minio import CREDENTIALS, MinioServer
 from infra.servers.spark_cluster import SparkCluster, can_hide, spark_cluster
 from infra.servers.stores import fastest_kind, store_servers
-from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry

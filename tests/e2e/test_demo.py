@@ -8,20 +8,17 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestration.demo.process_tree import END_SECONDS
-from tests.e2e.photon_process import PHOTON
+from examples.demo.process_tree import END_SECONDS
 from tests.e2e.process_marks import marked, soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(720)]
 
-STAYING = (sys.executable, "-m", "examples.demo")  # make dev
 DEMO_SECONDS = 640.0  # all phases at their bounds; two cores take 150
 JOINING_SECONDS = 180.0
 
@@ -51,9 +48,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("demo") / "demo"
 
 
-def started(folder: Path, *options: str, program: Sequence[str] = (*PHOTON, "demo")) -> Running:
+def started(folder: Path, *options: str) -> Running:
     said = folder.parent / f"said-{uuid.uuid4().hex}"
-    command = [*program, "--folder", str(folder), "--port", "0", *options]
+    command = [sys.executable, "-m", "examples.demo", "--folder", str(folder), "--port", "0", *options]
     with said.open("wb") as file:
         return Running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file), said)
 
@@ -87,7 +84,7 @@ def test_staying_goes_on_with_what_the_demo_left_until_ctrl_c(folder: Path, mark
     if not (folder / "dagster").is_dir():  # else what the test above has left
         run_whole(folder)
     rows_before = len(list(folder.glob("lake/*/joined_events/*/*.parquet")))
-    demo = started(folder, "--stay", program=STAYING)
+    demo = started(folder, "--stay")
     demo.wait_for("east: run .*: joins", "west: run .*: joins")
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(END_SECONDS) == 0

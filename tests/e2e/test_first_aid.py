@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.dispatcher.shift.lease import lease_status_of
 from tests.e2e.photon_process import PATIENCE_SECONDS, line_with, photon, running
 from tests.support.registry_writer import writing_in

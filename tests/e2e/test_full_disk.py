@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.traffic import Traffic
 from infra.servers.minio import MinioServer
-from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
 from photon.storage.s3 import S3Store, forget_clients

@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 import pytest
 
+from examples.demo.traffic import Traffic
 from infra.servers.minio import PASSWORD, MinioServer
-from orchestration.demo.traffic import Traffic
 from photon.errors import NOT_DONE
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestration.demo.process_tree import (
+from examples.demo import process_tree
+from examples.demo.process_tree import (
     DRAIN_SECONDS,
     GUARD,
     KILL_SECONDS,
@@ -45,7 +46,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 from dataclasses import replace
 from pathlib import Path
-from orchestration.demo.process_tree import ProcessTree, Program
+from examples.demo.process_tree import ProcessTree, Program
 with ProcessTree() as tree:
     tree.start(Program("child", (sys.executable, "-c", sys.argv[1]), Path("."), Path(sys.argv[2])))
     time.sleep(600)
@@ -127,11 +128,8 @@ def test_a_killed_guard_is_noticed_and_everything_is_ended(tmp_path: Path, mark:
     with ProcessTree() as tree:
         tree.start(program(tmp_path, "import time; time.sleep(600)"))
         assert soon(lambda: len(marked(mark)) == 2)  # the guard and the child
-        (guard,) = (
-            p
-            for p in psutil.Process(os.getpid()).children()
-            if "orchestration.demo.process_tree" in p.cmdline()
-        )
+        children = psutil.Process(os.getpid()).children()
+        (guard,) = (child for child in children if process_tree.__file__ in child.cmdline())
         guard.kill()
         assert soon(lambda: tree.ended().get(GUARD) == -signal.SIGKILL)
         assert len(marked(mark)) == 1

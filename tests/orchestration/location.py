@@ -12,8 +12,8 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor_context
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
+from examples.demo.traffic import Traffic
 from orchestration.definitions import build_defs
-from orchestration.demo.traffic import Traffic
 from orchestration.sensors import shift_sensor
 from photon.process.clock import SystemClock
 from resources.environment import LocationSettings, ServedPipeline, location_settings

@@ -15,7 +15,7 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, EventLogEntry
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 
-from orchestration.demo.process_tree import Program
+from examples.demo.process_tree import Program
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import Lease, lease_status_of
 from photon.pipeline.file import Pipeline

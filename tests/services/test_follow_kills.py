@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.traffic import Traffic
 from infra.servers.postgres import Postgres
 from infra.servers.process import free_steady_port
-from orchestration.demo.traffic import Traffic
 from photon import read
 from tests.e2e.outages.drive import SETTINGS
 from tests.e2e.outages.world import World, until, world

@@ -12,11 +12,11 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster_graphql import DagsterGraphQLClient
 
+from examples.demo.live_traffic import LiveTraffic
+from examples.demo.process_tree import ProcessTree
+from examples.demo.traffic import Traffic
 from infra.servers.postgres import HOST
 from infra.servers.process import free_steady_port
-from orchestration.demo.live_traffic import LiveTraffic
-from orchestration.demo.process_tree import ProcessTree
-from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.measured import measured_in
 from photon.pipeline.file import load_pipeline

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.live_traffic import LiveTraffic
-from orchestration.demo.traffic import Traffic
+from examples.demo.live_traffic import LiveTraffic
+from examples.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.verification.availability.budget import Minute

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
+from examples.demo.traffic import Traffic
 from jobs.batch_job import SparkRunner
-from orchestration.demo.traffic import Traffic
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline

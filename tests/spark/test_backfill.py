@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from orchestration.demo.stories import ILLS
-from orchestration.demo.traffic import START_US, Traffic
+from examples.demo.stories import ILLS
+from examples.demo.traffic import START_US, Traffic
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.faults import CRASH_AT

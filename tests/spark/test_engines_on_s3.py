@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.traffic import Traffic
 from infra.servers.minio import MinioServer
-from orchestration.demo.traffic import Traffic
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import load_pipeline
 from photon.registry.opening import close_registries

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from examples.demo.traffic import START_US, Traffic
 from jobs.backfill import rebuild
 from jobs.session import reach_lakes
 from jobs.verification import verify
-from orchestration.demo.traffic import START_US, Traffic
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries

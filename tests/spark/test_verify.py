@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from orchestration.demo.stories import ILLS
-from orchestration.demo.traffic import Traffic
+from examples.demo.stories import ILLS
+from examples.demo.traffic import Traffic
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.registry.opening import open_reader

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.dispatcher.shift.growth import LIVE_BYTES
 from photon.health.facts import Activity
 from photon.health.memory import Memory

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.dispatcher.shift.growth import LIVE_BYTES, Growth, LogSize
 from photon.dispatcher.shift.lease import LeaseStatus
 from photon.pipeline.file import Pipeline, load_pipeline

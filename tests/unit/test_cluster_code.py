@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.traffic import Traffic
 from jobs import worker_daemon
 from jobs.cluster import code_archive
-from orchestration.demo.traffic import Traffic
 from photon.pipeline.file import Pipeline, load_pipeline
 
 ADAPTER = "from photon.adapters import Adapter\nfrom sent_pkg.words import WORD\nown = Adapter()\n"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from orchestration.demo import scenario
-from orchestration.demo.dagster_stack import HOST, stack_in
-from orchestration.demo.demo import interrupts
-from orchestration.demo.folder import FolderRefused, held_folder
-from orchestration.demo.latency import SeenRow, TimeSpan
-from orchestration.demo.scenario import VERIFY_SECONDS, Facts, Kill, phases
-from orchestration.demo.summary import Course, Summary
-from orchestration.demo.view import as_line, doing, recent_p90_seconds
+from examples.demo import scenario
+from examples.demo.dagster_stack import HOST, stack_in
+from examples.demo.demo import interrupts
+from examples.demo.folder import FolderRefused, held_folder
+from examples.demo.latency import SeenRow, TimeSpan
+from examples.demo.scenario import VERIFY_SECONDS, Facts, Kill, phases
+from examples.demo.summary import Course, Summary
+from examples.demo.view import as_line, doing, recent_p90_seconds
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.lease import Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
@@ -278,7 +278,7 @@ def test_a_report_of_what_is_not_over_is_no_proof(equation: dict[str, int]) -> N
 
 def test_somebody_elses_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(FolderRefused, match="was not made by photon demo"), held_folder(tmp_path):
+    with pytest.raises(FolderRefused, match="was not made by Photon's demo"), held_folder(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from resources.environment import EnvironmentMistake, LocationSettings, dagster_name, location_settings
 
 

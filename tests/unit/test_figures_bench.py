@@ -13,7 +13,7 @@ from bench.figure_outage import availability_of, cores_of, draw, joins_of, worst
 from bench.flink_environment import flink
 from bench.live_peers import PEERS, PeerSeen, RowReader, Story, measure
 from bench.outage_run import BatchSeen, Load, Seen
-from orchestration.demo.latency import SeenRow, TimeSpan
+from examples.demo.latency import SeenRow, TimeSpan
 from photon.process.clock import MICROSECONDS
 from tests.support.manual_clock import ManualClock
 

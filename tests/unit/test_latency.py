@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from bench.live_measurement import MeasurementFailed, clicks_written, measure_live
-from orchestration.demo.latency import SeenRow, TableReader, TimeSpan, percentile, summarize
+from examples.demo.latency import SeenRow, TableReader, TimeSpan, percentile, summarize
 from tests.support.manual_clock import ManualClock
 
 ALWAYS = TimeSpan(0, 10**15)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.health.metrics.families import families
 from photon.health.status import status_of
 from photon.logs.files import LogFile, TrackedFile

@@ -14,7 +14,7 @@ from dagster import AssetCheckResult
 
 from assets.pipeline_files import CHECK as SERVED_CHECK
 from assets.runbook import section_text, with_section
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon import errors
 from photon.cli import ending
 from photon.errors import DEFECT

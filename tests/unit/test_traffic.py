@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.live_traffic import LiveTraffic
-from orchestration.demo.stories import ILLS
-from orchestration.demo.traffic import Traffic
+from examples.demo.live_traffic import LiveTraffic
+from examples.demo.stories import ILLS
+from examples.demo.traffic import Traffic
 from photon.process.clock import MICROSECONDS
 from tests.support.manual_clock import ManualClock
 

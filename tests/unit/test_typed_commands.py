@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.cli.main import main
 from photon.cli.offered import FINAL, offered_in
 from photon.pipeline.file import load_pipeline

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.process.faults import REFILL_FAULT_POINTS
 from tests.e2e.outages.checker import read_logs, rows_of
 from tests.e2e.outages.commands import DONE, KILLED, NOT_DONE, VIOLATION, command

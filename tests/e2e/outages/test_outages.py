@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from tests.e2e.outages.cable import Cable
 from tests.e2e.outages.checker import TERMS, read_logs, rows_of
 from tests.e2e.outages.drive import SETTINGS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from tests.e2e.outages.checker import rows_of
 from tests.e2e.outages.commands import DONE, NOT_DONE, VIOLATION, command
 from tests.e2e.outages.drive import SETTINGS

@@ -14,7 +14,7 @@ from threading import Lock
 
 import pytest
 
-from orchestration.demo.traffic import Traffic
+from examples.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import MICROSECONDS
 from photon.process.faults import BACKFILL_FAULT_POINTS, COMPACTION_FAULT_POINTS, ROLL_FAULT_POINTS

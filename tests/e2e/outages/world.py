@@ -21,9 +21,9 @@ from typing import Any
 
 import psutil
 
+from examples.demo.live_traffic import LiveTraffic
+from examples.demo.traffic import Traffic
 from infra.servers.stores import StoreServer, fastest_kind, store_servers
-from orchestration.demo.live_traffic import LiveTraffic
-from orchestration.demo.traffic import Traffic
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.run import run_shift

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from orchestration.demo.latency import SeenRow, TimeSpan
+from examples.demo.latency import SeenRow, TimeSpan
 from photon.process.clock import MICROSECONDS
 
 BIN_SECONDS = 2.0  # some 200 rows: its p99 is the second slowest of them

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from orchestration.demo.dagster_stack import HOST, DagsterFailed, DagsterStack, free_port, path_of, stack_in
-from orchestration.demo.folder import DemoFolder, held_folder
-from orchestration.demo.latency import SeenRow, TableReader, TimeSpan
-from orchestration.demo.plot import draw
-from orchestration.demo.process_tree import GUARD, ProcessTree, Program
-from orchestration.demo.scenario import (
+from examples.demo.dagster_stack import HOST, DagsterFailed, DagsterStack, free_port, path_of, stack_in
+from examples.demo.folder import DemoFolder, held_folder
+from examples.demo.latency import SeenRow, TableReader, TimeSpan
+from examples.demo.plot import draw
+from examples.demo.process_tree import GUARD, ProcessTree, Program
+from examples.demo.scenario import (
     PIPELINE,
     SETTINGS,
     VICTIM,
@@ -31,10 +31,10 @@ from orchestration.demo.scenario import (
     traffic,
     verified_often,
 )
-from orchestration.demo.summary import Course, Summary
-from orchestration.demo.traffic import Traffic
-from orchestration.demo.traffic_process import Generator, generating
-from orchestration.demo.view import as_line, recent_p90_seconds, say
+from examples.demo.summary import Course, Summary
+from examples.demo.traffic import Traffic
+from examples.demo.traffic_process import Generator, generating
+from examples.demo.view import as_line, recent_p90_seconds, say
 from photon.dispatcher.shift.lease import holder_of, lease_status_of
 from photon.dispatcher.shift.people import Decisions, decisions_seen
 from photon.errors import UserError

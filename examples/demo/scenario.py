@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestration.demo.stories import ILLS, Ill
-from orchestration.demo.traffic import Traffic
+from examples.demo.stories import ILLS, Ill
+from examples.demo.traffic import Traffic
 from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Reversible
 from datetime import datetime
 
-from orchestration.demo.latency import SeenRow, percentile
-from orchestration.demo.scenario import Facts, is_idle
+from examples.demo.latency import SeenRow, percentile
+from examples.demo.scenario import Facts, is_idle
 from photon.health.status import DatacenterStatus
 from photon.process.clock import MICROSECONDS
 

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal, Self
 
-from orchestration.demo.log_writer import (
+from examples.demo.log_writer import (
     CLICK_COLUMNS,
     QUERY_COLUMNS,
     TIME_UNITS,
@@ -27,7 +27,7 @@ from orchestration.demo.log_writer import (
     render,
     stream_of,
 )
-from orchestration.demo.stories import (
+from examples.demo.stories import (
     ILL_BY_NAME,
     ILLS,
     WRITE_DELAY_SECONDS,

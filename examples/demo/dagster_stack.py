@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestration.demo.folder import DemoFolder
-from orchestration.demo.process_tree import ProcessTree, Program
+import orchestration
+from examples.demo.folder import DemoFolder
+from examples.demo.process_tree import ProcessTree, Program
 from photon.errors import UserError
 from photon.process.lifeline import bound_to_this_thread
 
 HOST = "127.0.0.1"
-SETTINGS = Path(__file__).parents[1] / "dagster.yaml"  # Dagster's own, as in production on one machine
+SETTINGS = Path(orchestration.__file__).with_name(
+    "dagster.yaml"
+)  # Dagster's own, as in production on one machine
 LOCATION = "photon"
 DATABASE_SECONDS = 60.0  # 2 s alone
 CODE_SERVER_SECONDS = 60.0  # 5 s alone, until it has loaded the code location

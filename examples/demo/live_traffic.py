@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestration.demo.stories import Click
-from orchestration.demo.traffic import Traffic, TrafficWriter
+from examples.demo.stories import Click
+from examples.demo.traffic import Traffic, TrafficWriter
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestration.demo.latency import Latency, SeenRow, TimeSpan, summarize
-from orchestration.demo.scenario import WARM_UP_SECONDS, Kill
+from examples.demo.latency import Latency, SeenRow, TimeSpan, summarize
+from examples.demo.scenario import WARM_UP_SECONDS, Kill
 from photon.process.clock import MICROSECONDS
 from photon.process.readable import table_lines
 from photon.verification.report import equation_table

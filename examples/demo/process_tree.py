@@ -34,7 +34,6 @@ POLL_SECONDS = 0.1
 LOOKS_WITHOUT_A_FIND = 3
 
 GUARD = "guard"
-_MODULE = "orchestration.demo.process_tree"
 MARK = "PHOTON_DEMO"
 ENDS_FIRST = "PHOTON_DEMO_ENDS_FIRST"  # set for what would start others anew while those are being ended
 
@@ -62,14 +61,7 @@ class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
         self.mark = uuid.uuid4().hex
         self._shifts = tuple(shifts)
         self._guard = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                _MODULE,
-                self.mark,
-                *map(str, self._shifts),
-            ],
+            [sys.executable, "-P", __file__, self.mark, *map(str, self._shifts)],
             stdin=subprocess.PIPE,
             pass_fds=tuple(keep_open),
             start_new_session=True,  # out of reach of the terminal's Ctrl-C

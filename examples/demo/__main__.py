@@ -1,6 +1,4 @@
-"""The demo with all around it: a registry over three endpoints, one of which is killed; tables on a MinIO.
-
-`photon demo` needs no server: its registry is the local one.
+"""Two datacenters join live logs under Dagster; a shift is killed, and one of the registry's three endpoints.
 
 python -m examples.demo              # make demo
 python -m examples.demo --lake s3    # make demo LAKE=s3
@@ -10,6 +8,7 @@ python -m examples.demo --stay       # make dev: on what a demo left, and nothin
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -18,13 +17,13 @@ from urllib.parse import urlsplit
 
 import click
 
+from examples.demo.demo import Endpoint, run_demo, run_live
+from examples.demo.folder import DemoFolder
 from infra.servers.minio import places_on_minio
 from infra.servers.stores import StoreServer, fastest_kind
-from orchestration.demo.demo import Endpoint, run_demo, run_live
-from orchestration.demo.folder import DemoFolder
-from photon.cli.demo import folder_option, port_option, seconds_option
-from photon.cli.ending import InOrder
+from photon.cli.ending import InOrder, fail
 from photon.cli.output import DONE, VIOLATION, expected_errors, json_option, print_result
+from photon.errors import WRONG_USAGE
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
 
@@ -67,9 +66,18 @@ def _endpoint_url(folder: DemoFolder) -> str | None:
 
 
 @click.command(cls=InOrder)
-@folder_option
-@seconds_option
-@port_option
+@click.option(
+    "--folder", default="demo", show_default=True, type=click.Path(path_type=Path),
+    help="Where everything is; a demo's own folder is emptied.",
+)  # fmt: skip
+@click.option(
+    "--seconds", default=60.0, show_default=True, type=click.FloatRange(min=5),
+    help="How long both datacenters join before a shift is killed.",
+)  # fmt: skip
+@click.option(
+    "--port", default=3000, show_default=True, type=click.IntRange(0, 65_535),
+    help="Of Dagster's UI; another one if it is taken. 0: any.",
+)  # fmt: skip
 @click.option(
     "--stay", is_flag=True, help="Live traffic until Ctrl-C, on what is in the folder; nothing is killed."
 )
@@ -79,10 +87,13 @@ def _endpoint_url(folder: DemoFolder) -> str | None:
 )  # fmt: skip
 @json_option
 def main(folder: Path, seconds: float, port: int, stay: bool, lake: str, as_json: bool) -> None:
-    """Run `photon demo` over three endpoints, with its logs and tables elsewhere, or without an end.
+    """Two datacenters join live logs under Dagster; one is killed, and comes back; all is verified.
 
-    Exit status 0 only if the verification holds; 130 for Ctrl-C (with --stay: 0).
+    Dagster, its UI, the registry's endpoints and the traffic are started and ended with this command. Exit
+    status 0 only if the verification holds; 130 for Ctrl-C (with --stay: 0).
     """
+    if not math.isfinite(seconds):
+        fail(f"--seconds: expected a number of seconds, got {seconds}", WRONG_USAGE)
     if stay:
         with expected_errors(), contextlib.suppress(KeyboardInterrupt):
             run_live(folder, port, partial(places, lake), endpoints)

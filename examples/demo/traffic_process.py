@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from orchestration.demo.live_traffic import LiveRun, LiveTraffic
-from orchestration.demo.traffic import Traffic
+from examples.demo.live_traffic import LiveRun, LiveTraffic
+from examples.demo.traffic import Traffic
 from photon.errors import UserError
 from photon.pipeline.location import Location
 from photon.process.operating_system import handled_by

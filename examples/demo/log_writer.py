@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from orchestration.demo.stories import Click, Fault, Line, Query
+from examples.demo.stories import Click, Fault, Line, Query
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock
 from photon.storage.store import content, store_of

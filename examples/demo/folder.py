@@ -13,7 +13,7 @@ from typing import IO
 from photon.errors import UserError
 
 MARKER = ".photon-demo"
-_MARKER_TEXT = "Made by photon demo, which empties this folder at its next start.\n"
+_MARKER_TEXT = "Made by Photon's demo, which empties this folder at its next start.\n"
 
 
 class FolderRefused(UserError):
@@ -74,7 +74,7 @@ def held_folder(path: Path) -> Iterator[DemoFolder]:
     path = path.absolute()
     if path.exists() and not (path / MARKER).exists() and (not path.is_dir() or any(path.iterdir())):
         raise FolderRefused(
-            f"{path} was not made by photon demo, which would empty it; name another folder with --folder"
+            f"{path} was not made by Photon's demo, which would empty it; name another folder with --folder"
         )
     path.mkdir(parents=True, exist_ok=True)
     with (path / MARKER).open("a") as lock:
