@@ -42,7 +42,7 @@ def pipeline_file_assets(settings: LocationSettings) -> list[AssetSpec]:
             group_name=GROUP,
             kinds={"yaml"},
             metadata={"file": MetadataValue.path(path)},
-            description="A pipeline file that PHOTON_PIPELINES names, whether it can be read or not.",
+            description="A pipeline file that this code location names, whether it can be read or not.",
         )
         for path, name in settings.file_names().items()
     ]
@@ -52,7 +52,7 @@ def problems_now(at_load: LocationSettings) -> dict[str, str]:
     """Problems of each file as it is now, by its name in Dagster; empty if there are none."""
     names = at_load.file_names()
     try:
-        now = location_settings()
+        now = location_settings(at_load.said)
     except EnvironmentMistake as error:
         return dict.fromkeys(names.values(), str(error))
     found = problems(at_load, now)

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 
@@ -77,6 +77,8 @@ class LocationSettings:
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
     not_served: tuple[NotServed, ...] = ()
     files: tuple[str, ...] = ()  # files and folders, as PHOTON_PIPELINES has them
+    # Where they are read again: the environment, or a component's attributes by the same names.
+    said: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def file_names(self) -> dict[str, str]:
         """Dagster's name for each pipeline file, by its path: the same whether it can be read or not.
@@ -123,7 +125,7 @@ def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettin
     for one in not_served:
         log.error("%s: %s", PIPELINES, one)
     days, master = _keep_runs_days(environ), environ.get(SPARK_MASTER) or None
-    return LocationSettings(served, days, master, not_served, paths)
+    return LocationSettings(served, days, master, not_served, paths, environ)
 
 
 def _paths(files: str) -> tuple[str, ...]:

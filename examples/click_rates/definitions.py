@@ -29,7 +29,7 @@ from assets.daily_joins import STALE
 from assets.releases import when_complete
 from assets.runs import canceled_with_a_sentence
 from jobs.release_rows import release_rows
-from orchestration.definitions import build_defs
+from orchestration.code_location import build_defs
 from photon.pipeline.file import Pipeline
 from photon.releases.reading import OpenRelease, open_release
 from resources.environment import LocationSettings, ServedPipeline, dagster_name, location_settings

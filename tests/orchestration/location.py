@@ -13,7 +13,7 @@ from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from examples.demo.traffic import Traffic
-from orchestration.definitions import build_defs
+from orchestration.code_location import build_defs
 from orchestration.sensors import shift_sensor
 from photon.process.clock import SystemClock
 from resources.environment import LocationSettings, ServedPipeline, location_settings

@@ -40,7 +40,7 @@ from assets.health import health_key
 from assets.pipeline_files import evaluation, problems_now
 from assets.run_history import PRUNING_JOB
 from orchestration.alerts import alerts_sensor
-from orchestration.definitions import build_defs
+from orchestration.code_location import build_defs
 from orchestration.telling import Calls, NotTold
 from photon.health.alerts import Alert, HookNotFound
 from photon.process.clock import Clock

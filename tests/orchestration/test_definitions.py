@@ -31,7 +31,7 @@ from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 from assets.attributes import ROLE_TAG, ROLES, WITHOUT_CHECKS
 from examples.demo.traffic import Traffic
-from orchestration.definitions import build_defs
+from orchestration.code_location import build_defs
 from photon.storage.columns import BATCH_TABLES, TABLE_COLUMNS
 from resources.environment import LocationSettings, location_settings
 

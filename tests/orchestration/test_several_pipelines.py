@@ -18,7 +18,7 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from assets.pipeline_files import check_key
 from examples.demo.traffic import Traffic
-from orchestration.definitions import build_defs
+from orchestration.code_location import build_defs
 from orchestration.sensors import pipeline_files_sensor, shift_sensor
 from photon.pipeline.file import PipelineError
 from resources.environment import LocationSettings, location_settings
