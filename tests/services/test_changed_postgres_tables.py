@@ -194,6 +194,7 @@ def test_into_something_that_is_no_table_is_told(database: Database, made: str, 
         f"postgresql://{USER}:se/cr/et@{HOST}/fed?sslmode=disable",
         f"postgres://{USER}:/secret@{HOST}",
     ],
+    ids=["a slash", "an at sign", "two slashes", "a slash first"],  # two processes have two ports
 )
 def test_no_part_of_a_password_is_told(url: str) -> None:
     with pytest.raises(WrongUsage) as refused:
