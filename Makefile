@@ -138,7 +138,7 @@ none-skipped:
 # process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
 test-all: none-skipped setup dynoxide dynamodb-local
 	$(BY_FILE) -m "slow and not (long or browser or services)"
-	$(BIN)/pytest -n 2 --dist loadfile -m "services and not long" tests/services
+	$(BIN)/pytest -m "services and not long" tests/services
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
 	$(TELL_SKIPPED)
