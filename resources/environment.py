@@ -77,7 +77,7 @@ class LocationSettings:
     spark_master: str | None = None  # None: this machine, as `jobs.session` has it
     not_served: tuple[NotServed, ...] = ()
     files: tuple[str, ...] = ()  # files and folders, as PHOTON_PIPELINES has them
-    # Where they are read again: the environment, or a component's attributes by the same names.
+    # `location_settings` reads them again from here: the environment, or a component's attributes.
     said: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def file_names(self) -> dict[str, str]:

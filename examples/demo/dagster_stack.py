@@ -19,9 +19,8 @@ from photon.errors import UserError
 from photon.process.lifeline import bound_to_this_thread
 
 HOST = "127.0.0.1"
-SETTINGS = Path(orchestration.__file__).with_name(
-    "dagster.yaml"
-)  # Dagster's own, as in production on one machine
+# Dagster's own, as in production on one machine.
+SETTINGS = Path(orchestration.__file__).with_name("dagster.yaml")
 LOCATION = "photon"
 DATABASE_SECONDS = 60.0  # 2 s alone
 CODE_SERVER_SECONDS = 60.0  # 5 s alone, until it has loaded the code location

@@ -7,7 +7,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -84,25 +84,7 @@ class Endpoint(Protocol):
 Endpoints = Callable[[DemoFolder], AbstractContextManager[Sequence[Endpoint]]]
 
 
-def no_endpoints(folder: DemoFolder) -> AbstractContextManager[Sequence[Endpoint]]:
-    """Leave the registry in a file of the folder."""
-    return nullcontext(())
-
-
-def in_the_folder(
-    folder: DemoFolder, datacenters: Sequence[str]
-) -> AbstractContextManager[Mapping[str, str]]:
-    """Keep logs and lakes in the folder itself: a pipeline file needs to say nothing more."""
-    return nullcontext({})
-
-
-def run_demo(
-    path: Path,
-    seconds: float,
-    ui_port: int,
-    places: Places = in_the_folder,
-    endpoints: Endpoints = no_endpoints,
-) -> Summary:
+def run_demo(path: Path, seconds: float, ui_port: int, places: Places, endpoints: Endpoints) -> Summary:
     """Begin anew in the folder, and go through every phase; everything that was started has ended then.
 
     `seconds`: how long both datacenters join undisturbed. UserError if it can't be done; KeyboardInterrupt
@@ -130,9 +112,7 @@ def run_demo(
     return Summary(reports, course, demo.stack.url, str(folder.plot), str(folder.path))
 
 
-def run_live(
-    path: Path, ui_port: int, places: Places = in_the_folder, endpoints: Endpoints = no_endpoints
-) -> None:
+def run_live(path: Path, ui_port: int, places: Places, endpoints: Endpoints) -> None:
     """Live traffic under Dagster, on what is in the folder, until KeyboardInterrupt. Raises as `run_demo`."""
     clock = SystemClock()
     logged = traffic(_seed(clock), STAY_SECONDS)
