@@ -9,6 +9,8 @@ UV_VERSION := 0.13.8
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# Set in many images; each process would compile Photon's modules anew, which takes 1 s of a core.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift flink figures lock clean
 
@@ -67,7 +69,7 @@ $(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
 
 # pip would compile them one after the other. What some package can't compile, such as a template, is no error.
 $(BIN)/.compiled: $(BIN)/.installed
-	@$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib assets jobs orchestration photon resources >/dev/null || true
 	@touch $@
 
 $(BIN)/.fetched: $(BIN)/.installed $(wildcard photon/toolchain/*.py) | prerequisites

@@ -6,14 +6,18 @@ For so long nobody would join the events of a datacenter whose shift was killed.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import socket
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
 from jobs.batch_job import SparkRunner
-from jobs.session import TASK_TRIES
+from jobs.session import TASK_TRIES, usable_cores
 from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
 from photon.join.task_process import TaskProcess
 
@@ -22,6 +26,10 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 # The session begins after the first batch, whose rows come first, or after so long: catch-up may take hours.
 FIRST_BATCH_SECONDS = 10.0
+# A session that begins fills a core, and as many begin at once as there are such pairs of cores: four on two
+# cores kept the successor of a killed shift from its first row for 30 s and more.
+CORES_PER_SESSION = 2
+TURN_SECONDS = 60.0  # whoever waited so long begins all the same
 
 
 class WarmingRunner:
@@ -34,6 +42,7 @@ class WarmingRunner:
         self._beginning = threading.Lock()
         self._timer = threading.Timer(FIRST_BATCH_SECONDS, self.warm_up)
         self._timer.daemon = True
+        self._is_closed = threading.Event()
         self._spark: Future[SparkRunner] | None = None
         self._process: TaskProcess | None = None
 
@@ -57,9 +66,12 @@ class WarmingRunner:
                 self._spark = self._thread.submit(self._warm_spark)
 
     def _warm_spark(self) -> SparkRunner:
-        runner = self._open_spark()
-        runner.warm_up()
-        return runner
+        with session_turn(self._is_closed, max(1, usable_cores() // CORES_PER_SESSION)):
+            if self._is_closed.is_set():
+                raise CancelledError
+            runner = self._open_spark()
+            runner.warm_up()
+            return runner
 
     @property
     def is_warm(self) -> bool:
@@ -103,6 +115,7 @@ class WarmingRunner:
     def close(self) -> None:
         """End the process, and wait until nobody builds a session any more."""
         self._timer.cancel()
+        self._is_closed.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._end_process()
 
@@ -118,3 +131,25 @@ class WarmingRunner:
         if self._process is not None:
             self._process.close()
             self._process = None
+
+
+@contextmanager
+def session_turn(is_closed: threading.Event, places: int, seconds: float = TURN_SECONDS) -> Iterator[None]:
+    """Take one of this user's places on this machine; go on without after `seconds`, or once `is_closed`.
+
+    A place is a socket without a file, which ends with its process. Only Linux has such: others do not wait.
+    """
+    until = time.monotonic() + seconds
+    with socket.socket(socket.AF_UNIX) as place:
+        while not any(_takes(place, number) for number in range(places)):
+            if time.monotonic() > until or is_closed.wait(POLL_SECONDS):
+                break
+        yield
+
+
+def _takes(place: socket.socket, number: int) -> bool:
+    try:
+        place.bind(f"\0photon-begins-spark-{os.getuid()}-{number}")
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE
+    return True

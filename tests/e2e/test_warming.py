@@ -8,14 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from jobs.batch_job import SparkRunner
-from jobs.warming import WarmingRunner
+from jobs.session import usable_cores
+from jobs.warming import CORES_PER_SESSION, WarmingRunner, session_turn
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.join.messages import NoWorkerStarts
@@ -139,6 +140,70 @@ def test_a_successor_that_warms_up_takes_over_at_once_when_its_predecessor_is_go
         runner.get_ready(lambda: next(looks))
         assert not runner.is_warm
     assert next(looks, None) is None
+
+
+HAS_THE_TURN = """
+import sys, threading, time
+from jobs.warming import session_turn
+with session_turn(threading.Event(), int(sys.argv[1])):
+    print("mine", flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def turn_of_another(places: int = 1) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", HAS_THE_TURN, str(places)]
+    other = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "mine\n"
+        yield other
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def test_a_session_begins_once_the_one_before_it_is_warm_or_its_process_dead() -> None:
+    is_mine = threading.Event()
+
+    def wait_in_turn() -> None:
+        with session_turn(threading.Event(), 1):
+            is_mine.set()
+
+    with turn_of_another() as other:
+        waits = threading.Thread(target=wait_in_turn)
+        waits.start()
+        assert not is_mine.wait(0.5)
+        other.kill()
+        waits.join()
+    assert is_mine.is_set()
+
+
+def test_two_sessions_begin_at_once_where_there_are_places_for_two() -> None:
+    with turn_of_another(), session_turn(threading.Event(), 2):
+        pass
+
+
+def test_a_session_that_waited_too_long_begins_all_the_same() -> None:
+    with turn_of_another(), session_turn(threading.Event(), 1, seconds=0.2):
+        pass
+
+
+def test_a_shift_that_ends_before_its_turn_begins_no_session() -> None:
+    opened = list[int]()
+
+    def open_spark() -> SparkRunner:
+        opened.append(1)
+        raise EnvironmentLacks("it was opened")
+
+    places = max(1, usable_cores() // CORES_PER_SESSION)
+    with ExitStack() as turns, closing(WarmingRunner(open_spark)) as runner:
+        for _ in range(places):
+            turns.enter_context(turn_of_another(places))
+        runner.warm_up()
+        runner.close()
+    assert not opened
 
 
 BEGINS_ONE = """
