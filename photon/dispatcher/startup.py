@@ -23,7 +23,7 @@ from photon.dispatcher.shared_places import note_place, why_copy
 from photon.dispatcher.work_folder import remove_work, settle_work
 from photon.pipeline.file import Pipeline
 from photon.pipeline.remembered import remembered_settings
-from photon.process.clock import Clock
+from photon.process.clock import MICROSECONDS, Clock
 from photon.process.faults import fault_point
 from photon.process.machine import Machine
 from photon.process.operating_system import private_folder
@@ -52,6 +52,8 @@ from photon.storage.tables import (
 log = logging.getLogger(__name__)
 
 SET_ASIDE_FILE = f"{Path(STATE_FILE).stem}-set-aside.sqlite"
+# The old state is set aside in a moment without a reader; status and sensors read it for milliseconds.
+READERS_SECONDS, READERS_PAUSE_SECONDS = 20.0, 0.05
 
 
 def why_new_epoch(
@@ -264,7 +266,7 @@ class _NewEpoch:
         """The state, on the disk. `reads_all`: also where it would read from now."""
         place, pipeline = self.pipeline.datacenters[self.datacenter], self.pipeline
         private_folder(place.state)
-        _rename_old_state(place.state)
+        _rename_old_state(place.state, self.clock)
         state = DispatcherState(place.state)
         skips_backlog = follows and pipeline.new_epoch_reads_from == "now" and not reads_all
         work, settings = place.work_of(epoch), remembered_settings(pipeline)
@@ -285,16 +287,25 @@ def _conflicts_are_waited_for(table: OutputTable) -> Iterator[None]:
         raise LakeUnavailable(f"others commit to the table {table.folder}: {error}") from error
 
 
-def _rename_old_state(folder: Path) -> None:
-    """Keep the database of an earlier epoch under another name. StateUnavailable."""
+def _rename_old_state(folder: Path, clock: Clock) -> None:
+    """Keep the database of an earlier epoch under another name. StateUnavailable.
+
+    Whoever reads it for a moment, such as a sensor or a page, is waited for.
+    """
     path = folder / STATE_FILE
-    if path.exists():
-        with closing(sqlite3.connect(path)) as db:
+    if not path.exists():
+        return
+    until_us = clock.elapsed_us() + round(READERS_SECONDS * MICROSECONDS)
+    with closing(sqlite3.connect(path)) as db:
+        while True:
             try:
                 db.execute("PRAGMA journal_mode=DELETE")
+                break
             except sqlite3.OperationalError as error:
-                raise StateUnavailable(
-                    f"cannot set the old state {path} aside: {error}: somebody reads it; "
-                    "the next start tries again"
-                ) from error
-        path.rename(folder / SET_ASIDE_FILE)
+                if clock.elapsed_us() >= until_us:
+                    raise StateUnavailable(
+                        f"cannot set the old state {path} aside: {error}: somebody reads it, or writes "
+                        "there; end that, and the next start tries again"
+                    ) from error
+            clock.sleep(READERS_PAUSE_SECONDS)
+    path.rename(folder / SET_ASIDE_FILE)

@@ -22,6 +22,7 @@ from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.tables import OutputTable
 from tests.simulation.world import World, assert_counts
 from tests.support.crashes import at, failing
+from tests.support.manual_clock import ManualClock
 from tests.support.shifts import shift_in_turn
 
 
@@ -70,6 +71,30 @@ def test_a_new_epoch_that_begins_while_somebody_reads_the_old_state_says_so(worl
         pytest.raises(StateUnavailable, match="the next start tries again"),
     ):
         world.join()
+    world.join()
+    assert world.joined_ids() == ["c1", "c2"]
+
+
+class ShortReader(ManualClock):
+    """A clock whose first wait is as long as somebody reads the state."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock.now_us())
+        self._reader = world.read_state("east")
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self._reader.close()
+
+
+def test_a_new_epoch_waits_for_whoever_reads_the_old_state_for_a_moment(world: World) -> None:
+    world.events("c1")
+    world.join()
+    put_back = world.copy_state()
+    world.clicks(("c2", "q1"))
+    world.join()
+    put_back()
+    world.clock = ShortReader(world)
     world.join()
     assert world.joined_ids() == ["c1", "c2"]
 
