@@ -1,7 +1,8 @@
 """Files of a log that are there and not read: all that is asked of files asks them too (protocol D11).
 
 Each has an entry from its first sight. It ends when its file is read, or proved to be a copy of one that is;
-when its file is gone, that is a loss. `follow` decides so at each look; whoever looks stores the entries.
+when its file is gone, that is a loss. `follow` decides so at each look; whoever looks stores the entries. It
+follows a file by its inode if it begins alike or has the size and time of before, then by its path.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ ENDS_EARLY = (
     "this gzip file ends early: it is read once it is whole; if nobody writes it any more, compress it again"
 )
 HALF_A_LINE = "its first line is not whole yet"
-MOST_ENTRIES = 10_000  # of one log; what is there beyond them has one entry together
+# Of one log; all beyond have one entry together, and a loss among them counts as bytes of other lost ranges.
+MOST_ENTRIES = 10_000
 MOST_KEPT_GONE = 1_000  # entries of files that are gone and acknowledged: nobody asks for older ones
 THE_OTHERS = ""  # the path of the entry that stands for all beyond the bound
 MOST_NAMED = 20  # files; all are counted

@@ -1,4 +1,10 @@
-"""Find logs that were rotated, or copied and written anew, while nobody looked: nobody knows their names."""
+"""Find logs that were rotated, or copied and written anew, while nobody looked (protocol D6).
+
+Times do not tell: copies keep them, and clocks are set back. A file that lay beside a log when it was first
+seen is known by its fingerprint, compressed or not. A log of which less than 2 KiB were seen is never taken
+for one of these. A missed file is given up before its other rotations are looked for, so that a join that
+ends by itself knows of them.
+"""
 
 from __future__ import annotations
 
