@@ -1,4 +1,4 @@
-"""Credentials for S3: what boto3's chain finds now, for all that asks a store in this process.
+"""Credentials of AWS: what boto3's chain finds now, for all that asks a store or an endpoint in this process.
 
 boto3 never looks into a file again, asks for role keys at each request of their last quarter of an hour, and
 waits for ever for a program that gives them. So its chain is asked from the beginning again: before keys end,
@@ -144,6 +144,11 @@ class ProcessKeys:
 
 
 _own = ProcessKeys()
+
+
+def own_keys() -> ProcessKeys:
+    """The keys of this process, until it forgets them."""
+    return _own
 
 
 def keys_now() -> ReadOnlyCredentials:

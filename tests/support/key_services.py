@@ -109,11 +109,11 @@ class KeyServices:
 
 WAYS = ("environment", "file", "profile", "program", "instance", "container", "web identity")
 _ROLES = "/latest/meta-data/iam/security-credentials/"
-_WEB_IDENTITY = """<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
-<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>{AccessKeyId}</AccessKeyId>
+_ROLE_TAKEN_ON = """<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+<{action}Result><Credentials><AccessKeyId>{AccessKeyId}</AccessKeyId>
 <SecretAccessKey>{SecretAccessKey}</SecretAccessKey><SessionToken>{Token}</SessionToken>
-<Expiration>{Expiration}</Expiration></Credentials></AssumeRoleWithWebIdentityResult>
-</AssumeRoleWithWebIdentityResponse>"""
+<Expiration>{Expiration}</Expiration></Credentials></{action}Result>
+</{action}Response>"""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -135,8 +135,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        is_known = asked["Action"] == ["AssumeRoleWithWebIdentity"] and asked["WebIdentityToken"] == [TOKEN]
-        self._answer(_WEB_IDENTITY.format(**json.loads(self._document())) if is_known else None)
+        action, shown = asked["Action"][0], asked.get("WebIdentityToken")
+        is_known = shown == [TOKEN] if action == "AssumeRoleWithWebIdentity" else action == "AssumeRole"
+        of = json.loads(self._document()) if is_known else None
+        self._answer(None if of is None else _ROLE_TAKEN_ON.format(action=action, **of))
 
     def _document(self) -> str:
         self.of.asked += 1

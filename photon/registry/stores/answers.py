@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
 from botocore.parsers import ResponseParserError
 
 from photon.registry.stores.copies import NoReply
@@ -29,8 +35,9 @@ _THROTTLED = (
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
 )
-_DENIED = (
-    "AccessDeniedException",
+LACKS_A_RIGHT = ("AccessDeniedException", "NotAuthorized", "OptInRequired")
+DENIED = (
+    *LACKS_A_RIGHT,
     "ExpiredToken",
     "ExpiredTokenException",
     "IncompleteSignature",
@@ -39,8 +46,6 @@ _DENIED = (
     "InvalidSignatureException",
     "MissingAuthenticationToken",
     "MissingAuthenticationTokenException",
-    "NotAuthorized",
-    "OptInRequired",
     "RequestExpired",
     "UnrecognizedClientException",
 )
@@ -62,7 +67,7 @@ def no_reply(error: Exception) -> NoReply:
     match error:
         case ClientError():
             return _of_answer(error.response)
-        case NoCredentialsError() | PartialCredentialsError():
+        case NoCredentialsError() | PartialCredentialsError() | CredentialRetrievalError():
             return _denied(str(error))
         case BotoCoreError():
             return NoReply(str(error), "unreachable")
@@ -75,7 +80,7 @@ def _of_answer(answer: Mapping[str, Any]) -> NoReply:
     if code == _TABLE_MISSING:  # only init and repair make tables (protocol B9)
         return NoReply("its table is gone: if its data is lost, repair it", "unreachable")
     reason = f"{code}: {error.get('Message', '')}"
-    if code in _DENIED:
+    if code in DENIED:
         return _denied(reason)
     return NoReply(reason, "throttled" if code in _THROTTLED else "unclear")
 

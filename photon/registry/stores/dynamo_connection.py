@@ -13,10 +13,8 @@ from typing import Any
 from photon.registry.address import LOCAL_REGION, EndpointAddress
 
 _LOCAL_KEY = "photon"  # servers of a machine want a key and take any
-_STS_SECONDS = 5
 # A session reads the API's description, which takes 0.1 s; it makes clients for one thread at a time.
 _sessions = threading.Lock()
-_SESSION = "photon"  # how CloudTrail names who assumed a role
 
 
 class Connection:
@@ -37,6 +35,8 @@ class Connection:
     def _make(self) -> Any:
         from botocore.config import Config
 
+        from photon.registry.stores.dynamo_keys import heed_refusal, keys_of
+
         endpoint = self._endpoint
         config = Config(
             retries={"total_max_attempts": 1},  # whether to ask again is for the rounds to say (B2)
@@ -47,30 +47,23 @@ class Connection:
         )
         is_open = endpoint.region == LOCAL_REGION and endpoint.profile is None and endpoint.role is None
         keys = {"aws_access_key_id": _LOCAL_KEY, "aws_secret_access_key": _LOCAL_KEY} if is_open else {}
+        of_keys = endpoint.profile, endpoint.role, endpoint.region
         with _sessions:
-            return _session(endpoint.profile, endpoint.role, endpoint.region).client(
+            client = _session(*of_keys).client(
                 "dynamodb", endpoint_url=endpoint.where, region_name=endpoint.region, config=config, **keys
             )
+        client.meta.events.register("after-call.dynamodb", partial(heed_refusal, partial(keys_of, *of_keys)))
+        return client
 
 
 @lru_cache
 def _session(profile: str | None, role: str | None, region: str) -> Any:
-    """A session with the credentials of boto3's chain or of a profile, or of a role assumed with them."""
+    """A session whose clients make each request with the keys of then."""
     import boto3
     import botocore.session
-    from botocore.config import Config
-    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+    from photon.registry.stores.dynamo_keys import KeysNow, keys_of
 
     core = botocore.session.Session(profile=profile)
-    if role is not None:
-        source = core.get_credentials()
-        sts = Config(connect_timeout=_STS_SECONDS, read_timeout=_STS_SECONDS)
-        fetcher = AssumeRoleCredentialFetcher(
-            partial(core.create_client, region_name=region, config=sts),
-            source,
-            role,
-            extra_args={"RoleSessionName": _SESSION},
-        )
-        core = botocore.session.Session(profile=profile)
-        core._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+    core._credentials = KeysNow(partial(keys_of, profile, role, region))
     return boto3.session.Session(botocore_session=core)
