@@ -57,6 +57,16 @@ SET_BACK_SECONDS = 10
 Mode = Literal["stop", "until_idle", "complete"]
 
 
+def rest_of(took_seconds: float, poll_seconds: float, due_in_seconds: float) -> float:
+    """How long to rest behind a look that took so long and left nothing to do.
+
+    Looks are spread up to when a log on S3 is to be listed: each listing costs, and none comes too soon.
+    """
+    rest_seconds = max(poll_seconds, min(REST_PER_LOOK * took_seconds, MOST_REST_SECONDS))
+    looks = due_in_seconds // (took_seconds + rest_seconds)
+    return due_in_seconds / looks - took_seconds if looks else rest_seconds
+
+
 class Dispatcher:
     """Runs one datacenter's pipeline. One instance, one thread, one open plan at a time."""
 
@@ -75,7 +85,6 @@ class Dispatcher:
         self._unreadable_orders: set[str] = set()
         self._had_order = False  # since new events had a plan
         self._idle_since_us: int | None = None
-        self._rests_until_us = 0  # by the elapsed time
         self._lists_all = False  # the next look, for the run may end with it
         # Files may have been looked at since, by a clock that is right again.
         self._latest_us = max(self.state.ended_us, *(file.grown_us for file in self.reader.files.values()), 0)
@@ -178,8 +187,6 @@ class Dispatcher:
         complete = mode == "complete"
         self._look(now_us, final=complete, whole=self._lists_all)
         self._lists_all = False
-        if self._rests_between_batches():
-            return False
         self._settle_watermark(now_us)
         if (seen_until_us := self.reader.seen_until_us) is not None:
             self.tools.observer.timeline.looked(self.reader.files, now_us, seen_until_us)
@@ -196,10 +203,12 @@ class Dispatcher:
         if plan is not None:
             self._idle_since_us = None
             self._had_order = self._had_order and plan.requeue_id is not None
-            is_behind = complete or self._left_bytes(plan.advances) > self.pipeline.limits.line_bytes
+            is_behind = self._left_bytes(plan.advances) > self.pipeline.limits.line_bytes
             BatchExecution(self.tools, plan, self.reader).run()
-            ended_us, most_us = self.clock.elapsed_us(), round(MOST_REST_AFTER_BATCH_SECONDS * MICROSECONDS)
-            self._rests_until_us = 0 if is_behind else ended_us + min(ended_us - began_us, most_us)
+            is_live = mode == "stop" or idle_seconds > 0
+            if is_live and not (is_behind or self.state.count_requeued()):
+                took_seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
+                self.clock.sleep(min(took_seconds, MOST_REST_AFTER_BATCH_SECONDS))
             return False
         self.tools.callbacks.on_progress()
         if self._had_order:
@@ -213,20 +222,11 @@ class Dispatcher:
             return True
         self._lists_all = mode == "until_idle" and self.reader.awaits_listing
         took_seconds = (self.clock.elapsed_us() - began_us) / MICROSECONDS
-        rest_seconds = min(REST_PER_LOOK * took_seconds, MOST_REST_SECONDS)
-        rest_seconds = max(self.pipeline.tailing.poll_interval.total_seconds(), rest_seconds)
-        self._news.rest(self.clock, rest_seconds)
+        poll_seconds = self.pipeline.tailing.poll_interval.total_seconds()
+        self._news.rest(self.clock, rest_of(took_seconds, poll_seconds, self.reader.due_in_seconds))
         return False
 
-    def _rests_between_batches(self) -> bool:
-        """Rest if new lines came soon after a batch that left no whole ones; a one-shot join never does."""
-        left_us = self._rests_until_us - self.clock.elapsed_us()
-        if left_us <= 0 or not self._left_bytes():
-            return False
-        self.clock.sleep(left_us / MICROSECONDS)
-        return True
-
-    def _left_bytes(self, behind: Sequence[Advance] = ()) -> int:
+    def _left_bytes(self, behind: Sequence[Advance]) -> int:
         """How much of the logs is left behind these advances; a line that has no end yet is."""
         sides: tuple[Side, ...] = ("primary", "foreign")
         return sum(sum(self.reader.backlog_after(side, behind).values()) for side in sides)

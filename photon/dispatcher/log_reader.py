@@ -178,6 +178,11 @@ class LogReader:
         """Whether more may be there: no listing has ended that began since a look found something new."""
         return any(self._listed_look[side] < look for side, look in self._new_look.items())
 
+    @property
+    def due_in_seconds(self) -> float:
+        """How long after the last look a log is to be listed; 0 where each look reads the folders."""
+        return min(tail.seen.due_in_seconds for tail in self._tails.values())
+
     def settled_us(self, side: Side, read_us: int | None, before_us: int | None) -> int | None:
         """Up to when a log is read (protocol D12), from how far its files are, and what was known before.
 

@@ -76,6 +76,7 @@ class Scan:
     # A listing that ends with this scan may have begun before it.
     took_seconds: float = 0.0
     began_scans_ago: int = 0
+    due_in_seconds: float = 0.0  # a listing, after this scan; until then another scan asks the store nothing
     is_away: bool = False  # the store of the logs can't be asked now: a problem says why
     unseen: tuple[Unseen, ...] = ()
     passed_over: tuple[FileProblem, ...] = ()  # what the pattern matches and is no plain file

@@ -25,6 +25,7 @@ REST_PER_PAGE, PAGE_EVERY_SECONDS = 9, 1.0  # before the next page passes so muc
 FULL_LOOK_EVERY_SECONDS = 170.0  # where nothing is new: what is in no order is found within three minutes
 # Between two listings of what is behind the last names passes a fourth of the time since something was new.
 LISTED_AFTER_PART, LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 4, 0.25, 4.8
+LATE_PART = 32  # of a pause: so much too late is no reason to list a look too soon
 TOLD_PAUSE_SECONDS = 1.0  # the least one where somebody tells of new objects
 MOST_ASKED = 64  # objects that are asked for by name in a look; of more the ends of their folders are listed
 REQUESTS_AT_ONCE = 16
@@ -89,8 +90,13 @@ class ListedWatch:
             ago = self._scans - self._round_began_scan
             # What its last page has may be newer than its first page is.
             began_ago = 1 if ago == 0 and self._pages > 1 else ago
+            due_seconds = self._listed_seconds + self._pause_seconds(told is not None)
             return replace(
-                self._seen, is_whole=is_whole, took_seconds=took_seconds, began_scans_ago=began_ago
+                self._seen,
+                is_whole=is_whole,
+                took_seconds=took_seconds,
+                began_scans_ago=began_ago,
+                due_in_seconds=max(0.0, due_seconds - self._elapsed_seconds()),
             )
 
     def _look(self, whole: bool, told: Sequence[str] | None) -> tuple[bool, bool]:
@@ -118,11 +124,15 @@ class ListedWatch:
 
     def _is_due(self, until_next_seconds: float, is_told: bool) -> bool:
         """Whether what is behind the last names has to be listed now: the next scan would be too late."""
-        now_seconds = self._elapsed_seconds()
+        pause_seconds = self._pause_seconds(is_told)
+        next_seconds = self._elapsed_seconds() + min(until_next_seconds, pause_seconds)
+        return next_seconds > self._listed_seconds + pause_seconds + pause_seconds / LATE_PART
+
+    def _pause_seconds(self, is_told: bool) -> float:
+        """How long nobody need list what is behind the last names."""
         least_seconds = TOLD_PAUSE_SECONDS if is_told else LEAST_PAUSE_SECONDS
-        pause_seconds = max(least_seconds, (now_seconds - self._new_seconds) / LISTED_AFTER_PART)
-        due_seconds = self._listed_seconds + min(pause_seconds, MOST_PAUSE_SECONDS)
-        return now_seconds + min(until_next_seconds, pause_seconds) > due_seconds
+        part_seconds = (self._elapsed_seconds() - self._new_seconds) / LISTED_AFTER_PART
+        return min(max(least_seconds, part_seconds), MOST_PAUSE_SECONDS)
 
     def _is_page_due(self) -> bool:
         """Whether a full look goes on, or begins: at once if something is new since the last one began."""
