@@ -24,6 +24,7 @@ from dagster import (
 from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
 from orchestration.failed_runs import failed_runs, mended_runs
+from orchestration.kept_instance import KEPT
 from orchestration.seen import Scope, open_alerts
 from orchestration.telling import Calls
 from photon.health.alerts import Alert, Told, load_hook, news, told_after
@@ -126,8 +127,8 @@ def alerts_sensor(file: str, at_load: LocationSettings, clock: Clock | None = No
         # Every sensor of a file that can't be read fails: its check says why, once.
         seen = open_alerts(context, scope, with_ticks=is_right)
         fresh = news(seen, before.told, now_us, AGAIN_US)
-        runs = failed_runs(context.instance, scope, before.runs_until, before.since, before.runs)
-        runs += mended_runs(context.instance, scope, before.failing)
+        runs = failed_runs(KEPT.of(context), scope, before.runs_until, before.since, before.runs)
+        runs += mended_runs(KEPT.of(context), scope, before.failing)
         # An alert that was not taken comes last: a function that hangs for one is told the others first.
         in_turn = sorted([*fresh, *runs], key=lambda alert: alert.key in before.failed)
         found = calls.tell(hook, in_turn, CALL_SECONDS)

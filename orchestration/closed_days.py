@@ -20,6 +20,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from assets.closed_days import DATACENTER_TAG, days_evaluation, days_sensor_name, look_at_days, ranges
 from assets.daily_joins import JOB, partition_key
+from orchestration.kept_instance import KEPT
 from orchestration.seen import evaluations
 from photon.process.clock import Clock, SystemClock
 from resources.environment import ServedPipeline
@@ -42,7 +43,7 @@ def closed_days_sensor(
     )
     def days(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         now_us = clock.now_us()
-        look = look_at_days(served, datacenter, context.instance, context.cursor or None, now_us)
+        look = look_at_days(served, datacenter, KEPT.of(context), context.cursor or None, now_us)
         if look.lacking and look.in_progress:
             return SkipReason(f"run {look.in_progress} of {job_name} is still in progress")
         asked = list(ranges(look.lacking)) if now_us >= look.again_us else []
@@ -51,7 +52,7 @@ def closed_days_sensor(
             run_requests=[_request(datacenter, *some) for some in asked],
             skip_reason=None if asked else SkipReason(look.says() if look.lacking else look.closed.reason),
             cursor=str(look.closed.since) if look.closed.since else None,
-            asset_events=_unless_shown(context.instance, seen),
+            asset_events=_unless_shown(KEPT.of(context), seen),
         )
 
     return days

@@ -17,6 +17,7 @@ from dagster import (
 )
 
 from assets.registry_state import checks_of
+from orchestration.kept_instance import KEPT
 from orchestration.seen import unlike_shown
 from photon.health.memory import Memory
 from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
@@ -57,7 +58,7 @@ def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> Senso
         return SensorResult(
             skip_reason=SkipReason("; ".join(one.text for one in told.values())),
             cursor=memory.as_text(),
-            asset_events=unlike_shown(context.instance, evaluations),
+            asset_events=unlike_shown(KEPT.of(context), evaluations),
         )
 
     return watcher

@@ -26,6 +26,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from dagster_shared.error import SerializableErrorInfo
 
 from assets.health import level_of
+from orchestration.kept_instance import KEPT
 from photon.health.alerts import Alert
 from photon.health.verdict import PATIENCE_SECONDS, Level
 from photon.process.clock import MICROSECONDS
@@ -54,7 +55,7 @@ def open_alerts(context: SensorEvaluationContext, scope: Scope, with_ticks: bool
     """The state of all checks, tables and, `with_ticks`, of sensors and schedules."""
     repository = context.repository_def
     assert repository is not None  # a daemon's context has one
-    graph, instance = repository.asset_graph, context.instance
+    graph, instance = repository.asset_graph, KEPT.of(context)
     keys = [key for key in graph.get_all_asset_keys() if scope.has_asset(key)]
     sensors, schedules = repository.sensor_defs, repository.schedule_defs
     ticking = {*(one.name for one in sensors), *(one.name for one in schedules)}
@@ -139,7 +140,7 @@ def _instigators(context: SensorEvaluationContext, names: Collection[str]) -> li
         ).selector_id
     return [
         state
-        for state in context.instance.all_instigator_state(repository_selector_id=here)
+        for state in KEPT.of(context).all_instigator_state(repository_selector_id=here)
         if state.name in names and state.status is not InstigatorStatus.STOPPED
     ]
 

@@ -25,6 +25,7 @@ from dagster import (
 
 from assets.logs import growths_of, logs_metadata
 from assets.pipeline_files import check_key, evaluation, problems_now
+from orchestration.kept_instance import KEPT
 from orchestration.seen import evaluations
 from orchestration.shift_decision import Decision, Snapshot, decide
 from orchestration.shift_runs import ShiftRuns
@@ -76,7 +77,7 @@ def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = 
     )
     def shifts(context: SensorEvaluationContext) -> SensorResult:
         pipeline = served.load()
-        runs = ShiftRuns(context.instance, served, datacenter)
+        runs = ShiftRuns(KEPT.of(context), served, datacenter)
         before = context.cursor or ""
         unresponsive_since_us = int(before) if before.isdecimal() else None  # else of an earlier format
         found = _look(pipeline, datacenter, runs, clock.now_us(), unresponsive_since_us)
@@ -188,7 +189,7 @@ def pipeline_files_sensor(at_load: LocationSettings) -> SensorDefinition:
     )
     def files(context: SensorEvaluationContext) -> SensorResult:
         problems = problems_now(at_load)
-        shown = evaluations(context.instance, [check_key(name) for name in problems])
+        shown = evaluations(KEPT.of(context), [check_key(name) for name in problems])
         said = {key: one.description for key, one in shown.items()}
         found = [evaluation(name, problem) for name, problem in problems.items()]
         says = "; ".join(filter(None, problems.values())) or "all pipeline files are served"

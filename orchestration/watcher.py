@@ -19,6 +19,7 @@ from dagster import (
 )
 
 from assets.health import evaluation, watcher_name
+from orchestration.kept_instance import KEPT
 from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
 from photon.dispatcher.shift.people import Decisions, decisions_seen
@@ -71,7 +72,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
         problems: list[str] = []
         try:
             for name in served.datacenters:
-                is_starting = bool(ShiftRuns(context.instance, served, name).in_progress())
+                is_starting = bool(ShiftRuns(KEPT.of(context), served, name).in_progress())
                 now_us = clock.now_us()
                 seen = _look_at(
                     pipeline, name, before.get(name, WatcherNotes()), now_us, is_starting, decisions
@@ -79,7 +80,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
                 due = _due(seen, now_us)
                 after[name] = replace(seen.notes, told={**seen.notes.told, **due})
                 found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
-                unlike = unlike_shown(context.instance, found.values())
+                unlike = unlike_shown(KEPT.of(context), found.values())
                 news += [one for promise, one in found.items() if promise in due or one in unlike]
                 problems += seen.problems
         finally:
