@@ -17,7 +17,7 @@ from photon.pipeline.location import Location
 from photon.registry.entry import NO_HASHES, Hashes
 from photon.registry.holds import HashSet
 from photon.registry.register import Register
-from photon.storage.delta import LakeUnavailable, lake_errors
+from photon.storage.delta import LakeDamaged, LakeUnavailable, lake_errors
 from photon.storage.store import content, store_of
 
 FOLDER = "taken"
@@ -66,13 +66,21 @@ def tidy_lists(pipeline: Pipeline, gone: Collection[str], datacenter: str, diges
 
 
 def _read(pipeline: Pipeline, register: Register, datacenter: str, digest: str) -> Hashes:
+    away = []
     for folder in _folders(pipeline, register.lakes_gone):
-        with suppress(OSError):
-            hashes = _content(folder, _file(datacenter, digest), digest)
-            if hashes is not None:
-                return hashes
+        try:
+            with lake_errors(f"read {folder / _file(datacenter, digest)}"):
+                hashes = _content(folder, _file(datacenter, digest), digest)
+        except LakeDamaged:
+            continue
+        except LakeUnavailable as error:
+            away.append(str(error))
+            continue
+        if hashes is not None:
+            return hashes
     raise LakeUnavailable(
-        f"no lake has the list of datacenter {datacenter}'s rows that others took and a person has "
+        "; ".join(away)
+        or f"no lake has the list of datacenter {datacenter}'s rows that others took and a person has "
         f"acknowledged: bring the lakes back, or make it anew: photon acknowledge {pipeline.typed} "
         f"{datacenter} --rows"
     )

@@ -26,6 +26,7 @@ from photon.storage.store_errors import (
     disk_remedy,
     is_refusal,
     reason_of,
+    tells_of_damage,
 )
 from photon.storage.table_features import (
     Expected,
@@ -56,6 +57,10 @@ class LakeUnavailable(UserError):
     """The table can't be read or written now (full, read-only, gone); the message names folder and reason."""
 
 
+class LakeDamaged(LakeUnavailable):
+    """The lake gave an answer: the table, or a part of it, is not there or can't ever be read."""
+
+
 class LakeForbidden(LakeUnavailable):
     """The lake may be there, and does not let us in: credentials are missing, wrong, or lack a right."""
 
@@ -74,7 +79,7 @@ class UnsupportedTable(LakeUnavailable):
 
 @contextmanager
 def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
-    """Raise what goes wrong while `doing` something with a table as LakeUnavailable, or LakeForbidden.
+    """Raise what goes wrong while `doing` something with a table as LakeUnavailable, or a kind of it.
 
     `remedy`: what to do, but where a store does not answer: then there is nothing to do but wait.
     """
@@ -90,7 +95,7 @@ def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
             said += f"; {TRIED_AGAIN if isinstance(error, StoreUnavailable) else remedy}"
         if is_refusal(error):  # the store's own words have the key's id and what was signed
             raise LakeForbidden(said) from None
-        raise LakeUnavailable(said) from error
+        raise (LakeDamaged if tells_of_damage(error) else LakeUnavailable)(said) from error
 
 
 def is_table(folder: Location) -> bool:

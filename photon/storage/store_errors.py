@@ -12,22 +12,24 @@ class StoreUnavailable(OSError):
     """A store did not answer as it should: nobody knows what it has."""
 
 
-def tells_of_damage(error: OSError) -> bool:
-    """Whether an object is gone or can't ever be read, as Arrow or a store says.
+def tells_of_damage(error: BaseException) -> bool:
+    """Whether an object is gone or can't ever be read, as Arrow, Delta or a store says.
 
-    A store that does not answer, or refuses, has damaged nothing. Arrow's own findings have no number. A disk
-    that can't read these bytes has lost them (EIO).
+    A store that does not answer, or refuses, has damaged nothing. Findings of Arrow and Delta have no number.
+    A disk that can't read these bytes has lost them (EIO).
     """
-    if isinstance(error, StoreUnavailable | PermissionError):
-        return False
-    return error.errno in (None, errno.ENOENT, errno.EIO)
+    return not is_away(error) and _system_number(error) in (None, errno.ENOENT, errno.EIO)
 
 
 def is_away(error: BaseException) -> bool:
     """Whether a store did not answer, or refused: nothing is damaged, and its words say the rest."""
-    return any(isinstance(each, StoreUnavailable | PermissionError) for each in (error, error.__cause__))
+    return any(
+        isinstance(each, StoreUnavailable | PermissionError) or NO_ANSWER in str(each)
+        for each in (error, error.__cause__)
+    )
 
 
+NO_ANSWER = "Generic S3 error"  # what delta-rs says of S3, but that an object is there, or is not
 _S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[^<]*)</Message>)?")
 # obstore's first line does not tell a refused connection, a name that is unknown, or a timeout.
 _SYSTEM_SAYS = re.compile(r'\b(?:message|error): "([^"]*)"|(?<=kind: )Timeout')
@@ -117,9 +119,14 @@ def reason_of(error: BaseException, remedy: str = "") -> str:
 
 def disk_remedy(error: BaseException) -> str:
     """Return the remedy for an error of a local disk; empty where it is not known."""
-    said = _OS_ERROR.search(str(error))
-    number = int(said[1]) if said is not None else getattr(error, "errno", None)
+    number = _system_number(error)
     return DISK_REMEDIES.get(number, "") if number is not None else ""
+
+
+def _system_number(error: BaseException) -> int | None:
+    """The number of the operating system's answer; None: this is no such error."""
+    said = _OS_ERROR.search(str(error))
+    return int(said[1]) if said is not None else getattr(error, "errno", None)
 
 
 def _system_says(said: str) -> str:

@@ -15,6 +15,7 @@ from photon.pipeline.location import Location
 from photon.registry.known_tables import known_tables
 from photon.registry.register import Register
 from photon.releases.files import ReleaseFiles
+from photon.releases.finding import bring_back, remedy
 from photon.releases.reading import OpenRelease
 from photon.releases.release import Part
 from photon.storage.columns import UNMATCHED_COLUMNS
@@ -92,17 +93,15 @@ def lakes_of(pipeline: Pipeline, register: Register, owner: str) -> Lakes:
             if table.exists():
                 found[table.table_id()] = place.lake
             else:
-                away[name] = f"{place.lake} has no table joined_events"
+                away[name] = f"{place.lake} has no table joined_events; {bring_back(pipeline, name)}"
         except LakeUnavailable as error:
-            away[name] = str(error)
+            away[name] = f"{error}{remedy(pipeline, name, error)}"
     places: dict[str, Location] = {}
     for name, table_id in known_tables(register).items():
         if table_id not in found:
-            why = away.get(name, f"no lake in {pipeline.file} has the table {table_id}")
-            raise HeldBack(
-                f"the lake of datacenter {name} does not answer, and may have rows: {why}; "
-                f"mount it or put it back; {pipeline.if_lake_is_lost(name)}"
-            )
+            lacks = f"no lake in {pipeline.file} has the table {table_id}; {bring_back(pipeline, name)}"
+            why = away.get(name, lacks)
+            raise HeldBack(f"the lake of datacenter {name} may have rows, and can't be asked: {why}")
         places[name] = found[table_id]
     if owner not in places:
         raise HeldBack(f"datacenter {owner}, the owner, has no table of joined rows yet: it has to join")

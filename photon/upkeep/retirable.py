@@ -10,7 +10,7 @@ from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.readable import counted
 from photon.registry.register import Register
-from photon.storage.delta import LakeForbidden, LakeUnavailable, UnsupportedTable
+from photon.storage.delta import LakeDamaged, LakeUnavailable, UnsupportedTable
 from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
 
@@ -71,15 +71,17 @@ def _why_gone(pipeline: Pipeline, datacenter: str, table: OutputTable, known: st
         if why := lakes.ask(datacenter, partial(_why_not_its_table, table, known)):
             return why
         return _missing_files(table)
-    except LakeForbidden as error:
-        raise NotRetired(
-            f"datacenter {datacenter} is not retired, for nobody knows whether its lake is gone: {error}. "
-            "Or, if nobody can get these rights, take the datacenter out of the pipeline file before"
-        ) from error
+    except LakeDamaged as error:
+        return str(error)
     except UnsupportedTable as error:
         raise NotRetired(f"datacenter {datacenter} is not retired: its lake is there, but {error}") from error
     except LakeUnavailable as error:
-        return str(error)
+        again = f"photon retire {pipeline.typed} {datacenter}"
+        raise NotRetired(
+            f"datacenter {datacenter} is not retired, for nobody knows whether its lake is gone: {error}. "
+            f"Once {table.folder} can be read: {again}. If nobody ever can again, take the datacenter "
+            f"out of {pipeline.file}, then: {again} --lake-is-gone"
+        ) from error
 
 
 def _why_not_its_table(table: OutputTable, known: str | None) -> str:

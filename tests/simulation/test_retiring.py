@@ -200,7 +200,7 @@ def test_a_lake_that_lets_nobody_in_is_not_taken_for_gone(world: World) -> None:
     def refuse() -> None:
         raise PermissionError("not you")
 
-    said = r"nobody knows whether its lake is gone: .*not you.*out of the"
+    said = r"nobody knows whether its lake is gone: .*not you.*out of .*yaml, then: "
     with at("lake.after_load", refuse), pytest.raises(NotRetired, match=said):
         retired(world, "west", lake_is_gone=True)
     assert world.ledgers.register.given_up == ()

@@ -6,9 +6,10 @@ import errno
 import random
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
-from photon.storage.delta import LakeUnavailable, lake_errors
+from photon.storage.delta import LakeDamaged, LakeUnavailable, lake_errors
 from photon.storage.store_errors import StoreUnavailable
 from tests.support.manual_clock import ManualClock
 
@@ -78,3 +79,22 @@ def test_an_error_of_a_lake_has_the_words_of_the_system_and_what_to_do(error: OS
         raise error
     assert str(raised.value).startswith("cannot write /l: ")
     assert str(raised.value).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_damaged"),
+    [
+        (FileNotFoundError("s3://l/1.parquet: NoSuchKey"), True),
+        (OSError(errno.EIO, "Input/output error", "/l/a"), True),
+        (DeltaError("Invalid JSON in log file"), True),
+        (DeltaError("Object at location l/1.json not found: 404 Not Found"), True),
+        (OSError(errno.ENOTCONN, "Transport endpoint is not connected", "/l/a"), False),
+        (OSError(SAYS.format("Unable to open file /l/1.json", "Permission denied (os error 13)")), False),
+        (DeltaError("Kernel error: Generic S3 error: Error performing GET http://l in 1s"), False),
+        (StoreUnavailable("no answer"), False),
+    ],
+)
+def test_only_an_answer_shows_that_a_lake_is_gone_or_damaged(error: Exception, is_damaged: bool) -> None:
+    with pytest.raises(LakeUnavailable) as raised, lake_errors("read /l"):
+        raise error
+    assert isinstance(raised.value, LakeDamaged) == is_damaged
