@@ -88,6 +88,9 @@ def _blocks(facts: Facts) -> list[Verdict]:
     if facts.lake:  # they are not there, are others, or have what Photon can't keep
         says = f"{name}: {'; '.join(facts.lake)}"
         found.append(passing("error", says, in_short="can't use its lake"))
+    if facts.full:  # who is at rest does not notice it
+        says = f"{name} can't write: there is {facts.full}"
+        found.append(passing("error", says, "make room there", "has a full disk"))
     return found
 
 

@@ -55,6 +55,7 @@ from photon.state.view import StateView, open_view
 from photon.storage.append_table import AppendTable
 from photon.storage.delta import LakeUnavailable
 from photon.storage.foreign_commits import ForeignCommits
+from photon.storage.full_disks import without_room
 
 SILENT_SECONDS = PATIENCE_SECONDS  # a shift that hangs is replaced within some 20 s
 MOST_LOST_NAMED = 10
@@ -143,6 +144,7 @@ class Facts:
     unmatched: UnmatchedSeen | None = None  # of the datacenter that writes unmatched primaries
     feed: FeedSeen | None = None  # of its primary log; None: no feed writes it, or each look there costs
     foreign_commits: tuple[ForeignCommits, ...] = ()  # of others, that nobody has decided on
+    full: str = ""  # says that the disk of its state, its lake or a local registry has no room
     overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one
 
     @property
@@ -321,8 +323,13 @@ def gather(
         foreign_commits=look_at_foreign_commits(pipeline, datacenter, decisions.retired),
         unmatched=look_at_unmatched(pipeline, datacenter, decisions, view, now_us) if asks_lake else None,
         feed=look_at_feed(pipeline, datacenter) if asks_lake else None,
+        full=" and ".join(filter(None, (without_room(folder, *_of_registry(pipeline)), tables.full))),
         overdue=_overdue(pipeline, datacenter, view),
     )
+
+
+def _of_registry(pipeline: Pipeline) -> list[Path]:
+    return [pipeline.registry_folder] if pipeline.registry.endpoints == "local" else []
 
 
 def has_no_key_of_late(view: StateView) -> bool:

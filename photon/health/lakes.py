@@ -25,6 +25,7 @@ from photon.registry.known_tables import another_table
 from photon.state.starting import what_starts
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.delta import LOG_FOLDER, LakeUnavailable, UnsupportedTable, is_table
+from photon.storage.full_disks import without_room
 from photon.storage.table_log import commits_in_log
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Tables:
     lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
     last_batch: int | None = None  # the epoch's, in the joined rows; None: there is a problem, or no epoch
     completed: int = 0  # the state's last batch, before the tables were looked at
+    full: str = ""  # says that the lake's disk has no room
 
 
 def look_at_tables(
@@ -65,7 +67,8 @@ def look_at_tables(
         return Tables()  # nothing was ever made
 
     def question() -> Tables:
-        return replace(_tables(pipeline, datacenter, has_run, table_id, epoch), completed=completed)
+        found = _tables(pipeline, datacenter, has_run, table_id, epoch)
+        return replace(found, completed=completed, full=without_room(lake))
 
     try:
         return _looks_at(lake).answer(question, ANSWERS_WITHIN.total_seconds())

@@ -35,6 +35,12 @@ def full_among(*folders: Location) -> list[Location]:
     return [folder for folder, bytes_ in free.items() if bytes_ is not None and bytes_ < LEAST_BYTES]
 
 
+def without_room(*folders: Location) -> str:
+    """Say which of these folders' disks have no room; empty: each has some."""
+    full = " and ".join(map(str, full_among(*folders)))
+    return f"no room in {full}" if full else ""
+
+
 def why_not(error: Exception, *folders: Location) -> str:
     """The error's words; of one of a disk also the folder, and what to do.
 
@@ -62,5 +68,7 @@ def _free_bytes(folder: Location) -> int | None:
     try:
         found = os.statvfs(next(one for one in (folder, *folder.absolute().parents) if one.exists()))
     except (OSError, StopIteration):
+        return None
+    if not found.f_blocks:  # some mounts of stores count nothing
         return None
     return found.f_bavail * found.f_frsize

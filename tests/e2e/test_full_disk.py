@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from examples.demo.traffic import Traffic
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
+from tests.e2e.one_query import one_query
 from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, line_with, photon, photon_json, running
 from tests.e2e.process_marks import soon
 from tests.e2e.small_disk import SmallDisk
@@ -68,3 +70,26 @@ def test_a_full_disk_is_named_and_the_join_resumes_when_there_is_room(
     counts = photon_json("join", pipeline, "--complete", "--engine", "local")
     assert traffic.expected_outcomes().disagreements(counts) == []
     assert joined_rows(pipeline).num_rows == traffic.expected_outcomes().joined_total
+
+
+def test_a_disk_of_the_registry_that_gets_full_while_all_is_at_rest_is_no_all_is_well(tmp_path: Path) -> None:
+    """Broken variant: who has nothing to write meets no error, and the next batch finds no room."""
+    registry = tmp_path / "state" / "registry"
+    try:
+        disk = SmallDisk(registry, "8m")
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip("file systems can't be mounted here: a full disk can't be had")
+    try:
+        pipeline = one_query(tmp_path, "c0")
+        photon("join", pipeline, "--complete", "--engine", "local")
+        assert photon("status", pipeline, "--check").stdout.startswith("All is well")
+        fill = registry / "fill"
+        with suppress(OSError), fill.open("wb", buffering=0) as file:  # until there is no room
+            while file.write(bytes(2**16)):
+                pass
+        said = photon("status", pipeline, "--check", status=1).stdout
+        assert f"there is no room in {registry}" in said
+        fill.unlink()
+        assert photon("status", pipeline, "--check").stdout.startswith("All is well")
+    finally:
+        disk.unmount()
