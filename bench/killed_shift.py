@@ -24,7 +24,6 @@ from examples.demo.latency import Latency, TableReader, TimeSpan, summarize
 from examples.demo.process_tree import ProcessTree
 from examples.demo.traffic import Traffic
 from examples.demo.traffic_process import generating
-from orchestration.shift_decision import QUICK_SECONDS
 from photon.dispatcher.shift.lease import Lease, lease_status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS
@@ -87,12 +86,6 @@ class Trial:
     def until_no_reports(self) -> None:
         self.until(lambda: self.others() == 0, REPORT_SECONDS, "the end of all reports")
 
-    def until_not_quick(self, pipeline: Pipeline, datacenter: str) -> None:
-        """Shifts that fail quickly, one after the other, are backed off from: that is no part of a start."""
-        began_us = _lease_of(pipeline.datacenters[datacenter].state).began_us
-        left_us = began_us + QUICK_SECONDS * MICROSECONDS - self.watch.clock.now_us()
-        self.watch.pass_by(max(left_us / MICROSECONDS, 0.0))
-
     def start_reports(self) -> None:
         """Ask for all that has a schedule, as if all schedules had the same minute."""
         client = DagsterGraphQLClient(HOST, self.stack.ui_port, timeout=60)
@@ -146,8 +139,6 @@ def measure_killed_shift(
         for number in range(kills):
             if number and trial.others() == 0:
                 trial.start_reports()
-            if number >= len(places):
-                trial.until_not_quick(*places[number % len(places)])
             found.append(trial.kill(*places[number % len(places)]))
             watch.pass_by(PAUSE_SECONDS)
         trial.until_no_reports()

@@ -16,8 +16,8 @@ from photon.process.readable import counted
 
 # After it lets go of the datacenter, a run reports and stops its Spark session, which alone may take 30 s.
 RUN_END_SECONDS = 60
-# A run that fails sooner has failed quickly: the next ones back off. Longer than `START_SECONDS`
-# usually is, so that starts that take too long for a machine grow rarer too.
+# A run that fails sooner, before a batch has ended, has failed quickly: the next ones back off. Longer than
+# `START_SECONDS` usually is, so that starts that take too long for a machine grow rarer too.
 QUICK_SECONDS = 180
 # A successor starts this long before the end of a shift, to be warm by then.
 LEAD_SECONDS = 60
@@ -42,10 +42,10 @@ class PastRun:
     began_us: int
     ended_us: int
 
-    @property
-    def failed_quickly(self) -> bool:
-        """Whether something keeps shifts from running at all."""
-        return self.failed and self.ended_us - self.began_us < QUICK_SECONDS * MICROSECONDS
+    def failed_quickly(self, joined_us: int) -> bool:
+        """Whether something keeps shifts from running at all; `joined_us`: when a batch of any ended last."""
+        is_short = self.ended_us - self.began_us < QUICK_SECONDS * MICROSECONDS
+        return self.failed and is_short and self.began_us > joined_us
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,10 @@ def decide(found: Snapshot, shift: Shift) -> Decision:
     fail = tuple(failure for _, failure in judged if failure is not None)
     in_progress = [run for run, failure in judged if failure is None]
     failed_now = [PastRun(True, run.since_us, found.now_us) for run, failure in judged if failure is not None]
+    # Batches that end while another process has the lock are not those of a successor that fails.
+    joined_us = 0 if held else found.growth.state.ended_us
     wait = _why_wait(found, shift, held, in_progress) or _backoff(
-        [*failed_now, *found.past_runs], found.now_us
+        [*failed_now, *found.past_runs], joined_us, found.now_us
     )
     reason = _why_launch(found, held, fail) if wait is None else wait
     return Decision(wait is None, reason, fail, hung, beat_us if unresponsive else None)
@@ -193,9 +195,9 @@ def _why_leave_alone(found: Snapshot, shift: Shift, lease: Lease | None) -> str 
     return f"{who} runs it, for {left_seconds} s more" if left_seconds > lead_seconds else None
 
 
-def _backoff(past_runs: Sequence[PastRun], now_us: int) -> str | None:
+def _backoff(past_runs: Sequence[PastRun], joined_us: int, now_us: int) -> str | None:
     """Why to wait after shifts that failed quickly one after another; None if that is long enough ago."""
-    failures = len(list(takewhile(lambda run: run.failed_quickly, past_runs)))
+    failures = len(list(takewhile(lambda run: run.failed_quickly(joined_us), past_runs)))
     if failures < 2:
         return None
     backoff_seconds = min(FIRST_BACKOFF_SECONDS * 2 ** (failures - 2), MOST_BACKOFF_SECONDS)

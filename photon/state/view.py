@@ -59,6 +59,7 @@ class StateView:
     left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
     before: Mapping[str, int] = field(default_factory=dict)  # `gained` as the latest window began
     begun_us: int | None = None  # when the epoch began
+    ended_us: int = 0  # when its latest batch ended; 0: none has
     pipeline: str | None = None  # the name of the one that it belongs to
     settings: Mapping[str, object] = field(default_factory=dict)  # the ones that the epoch was begun with
     reused_at: tuple[tuple[int, int], ...] = ()  # file number and offset of some primaries with another's id
@@ -100,6 +101,7 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         left=state.left(),
         before=window.before.counts if window is not None else {},
         begun_us=int(begun) if (begun := state.meta("begun_us")) else None,
+        ended_us=state.ended_us,
         pipeline=state.meta("pipeline"),
         settings=state.settings,
         reused_at=sum((each.reused for each in state.segments()), Reused()).examples,

@@ -59,6 +59,11 @@ def run(
     return Run(run_id, status, ago_us(since_s_ago))
 
 
+def joined(s_ago: float) -> Growth:
+    """Logs of a datacenter whose latest batch ended so long ago."""
+    return replace(LOGS, state=StateView(ended_us=ago_us(s_ago)))
+
+
 def failed(seconds: float, ended_s_ago: float) -> PastRun:
     return PastRun(True, ago_us(ended_s_ago + seconds), ago_us(ended_s_ago))
 
@@ -238,6 +243,22 @@ DECISIONS = {
     "a shift that ran for a while is followed at once, whatever came before": (
         found(left(), past=(failed(QUICK_SECONDS, 0), failed(1, 100), failed(1, 102))),
         launch("is gone"),
+    ),
+    "shifts that are killed soon after a batch of theirs ended are followed at once": (
+        found(left(), run(since_s_ago=40), growth=joined(1), past=(failed(40, 41), failed(40, 82))),
+        launch("is gone", RUN),
+    ),
+    "only shifts since the last one that joined count, and one of them is no reason to wait": (
+        found(left(), growth=joined(20), past=(failed(5, 1), failed(40, 19), failed(5, 60))),
+        launch("is gone"),
+    ),
+    "two of them are": (
+        found(left(), growth=joined(20), past=(failed(5, 1), failed(5, 9), failed(40, 19))),
+        wait("the last 2 shifts failed at once"),
+    ),
+    "successors that fail as soon as they begin wait, though the shift before them joins": (
+        found(held(ENDING), run(), growth=joined(0), past=(failed(5, 1), failed(5, 9))),
+        wait("the last 2 shifts failed at once"),
     ),
     "shifts that are killed as soon as they begin are followed at growing distance": (
         found(left(), run(since_s_ago=8), past=(failed(8, 9),)),
