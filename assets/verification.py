@@ -9,7 +9,7 @@ from dagster import AssetCheckResult, MetadataValue
 
 from assets.runs import Metadata, markdown_table
 from photon.process.readable import typed
-from photon.verification.report import Finding, FindingKind, VerificationReport, events_in
+from photon.verification.report import Finding, FindingKind, VerificationReport, events_in, said_of
 
 # Classes that are plotted over time, for each datacenter; the table has all.
 PLOTTED = ("joined", "pending", "unjoinable", "dead_letters", "missing")
@@ -80,7 +80,7 @@ def report_metadata(report: VerificationReport, seconds: float, pipeline_file: P
     return {
         "equations": MetadataValue.md(markdown_table(report.equations())),
         "rows": report.rows,
-        "violations": sum(finding.count for one in reports for finding in one.violations),
+        "violations": events_in(finding for one in reports for finding in one.violations),
         "rows_not_compared": sum(one.rows_not_compared for one in reports),
         "records_read": sum(one.records_read for one in reports),
         "unverified_bytes": sum(file.bytes for one in reports for file in one.unverified),
@@ -98,8 +98,7 @@ def check_result(check: Check, report: VerificationReport, pipeline_file: Path |
     description = f"Holds in {', '.join(report.datacenters)}."
     if found:
         remedies = {typed(finding.remedy, pipeline_file, name): finding.kind for name, finding in found}
-        says = "; ".join(f"{name}: {finding.number()} {finding.meaning.says}" for name, finding in found)
-        description = f"{says}. What to do: {'; '.join(remedies)}"
+        description = f"{'; '.join(said_of(found))}. What to do: {'; '.join(remedies)}"
         news = (finding.count if finding.new is None else finding.new for _, finding in found)
         metadata["new_records"] = sum(news)  # an event is a record in each datacenter
         metadata["what_to_do"] = MetadataValue.md(

@@ -268,6 +268,24 @@ def events_in(findings: Iterable[Finding]) -> int:
     return total
 
 
+def said_of(found: Iterable[tuple[str, Finding]]) -> list[str]:
+    """What findings say, each with its datacenter; what several tell of the same events is said once."""
+    by_kind, said = defaultdict[FindingKind, list[tuple[str, Finding]]](list), list[str]()
+    for name, finding in found:
+        by_kind[finding.kind].append((name, finding))
+    for kind, group in by_kind.items():
+        says, events = MEANINGS[kind].says, events_in(finding for _, finding in group)
+        numbers = {finding.number() for _, finding in group}
+        if events == sum(finding.count for _, finding in group):
+            said += [f"{name}: {finding.number()} {says}" for name, finding in group]
+        elif len(numbers) == 1 and events == group[0][1].count:
+            said.append(f"{', '.join(name for name, _ in group)}: {numbers.pop()} {says}")
+        else:
+            each = ", ".join(f"{name} {finding.number()}" for name, finding in group)
+            said.append(f"{each}, {events:,} in all: {says}")
+    return said
+
+
 def _all_ids(finding: Finding) -> set[str] | None:
     """The events of a finding; None where it does not name all of them."""
     for named in (finding.cases, finding.examples):

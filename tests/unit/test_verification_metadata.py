@@ -132,6 +132,30 @@ def test_events_that_one_datacenter_alone_tells_of_count_too() -> None:
     assert metadata["count"].value == 2
 
 
+SAYS = MEANINGS["missing"].says
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "said"),
+    [
+        (["e1", "e2"], ["e2", "e1"], f"east, west: 2 {SAYS}"),
+        (["e1", "e2"], ["e2"], f"east 2, west 1, 2 in all: {SAYS}"),
+        (["e1", "e2"], ["e3"], f"east: 2 {SAYS}; west: 1 {SAYS}"),
+    ],
+)
+def test_what_both_datacenters_tell_of_the_same_events_is_said_once(
+    east: list[str], west: list[str], said: str
+) -> None:
+    reports = {
+        name: DatacenterReport(
+            findings=(Finding("missing", len(ids), tuple(Example(one, "1:0") for one in ids)),)
+        )
+        for name, ids in (("east", east), ("west", west))
+    }
+    result = check_result(BY_NAME["nothing_missing"], VerificationReport(reports, rows=0), FILE)
+    assert str(result.description).startswith(f"{said}. What to do: ")
+
+
 @pytest.mark.parametrize("kind", [kind for kind, meaning in MEANINGS.items() if "PIPELINE" in meaning.remedy])
 def test_a_remedy_names_the_pipeline_file_wherever_it_is_shown(kind: FindingKind, tmp_path: Path) -> None:
     file, report = tmp_path / "my clicks.yaml", both_have(Finding(kind, 3))
