@@ -165,7 +165,7 @@ def days_check(served: ServedPipeline, datacenter: str) -> AssetChecksDefinition
         description=f"{datacenter}: each closed day is made, or its run is on its way.",
     )
     def days_are_done(context: AssetCheckExecutionContext) -> AssetCheckResult:
-        with canceled_with_a_sentence(context), pipeline_of_run(served):
+        with canceled_with_a_sentence(context), pipeline_of_run(served, asks_registry=False):
             cursor = cursor_of(context, sensor)
             look = look_at_days(served, datacenter, context.instance, cursor, SystemClock().now_us())
         seen = days_evaluation(served, datacenter, look)

@@ -111,7 +111,8 @@ class DaysRun:
 
     def _event(self, day: date, metadata: Metadata) -> Event:
         counts = counts_by_day(self.pipeline, self.datacenter, days_between(day, day))[day]
-        metadata = {**counts_metadata(counts), "did": self.config.do, **metadata}
+        what = "would_do" if self.config.dry_run else "did"
+        metadata = {**counts_metadata(counts), what: self.config.do, **metadata}
         key, partition = self.served.asset_key(ASSET), partition_key(self.datacenter, day)
         if self.config.dry_run:
             return AssetObservation(key, partition=partition, metadata=of_a_dry_run(metadata))

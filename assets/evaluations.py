@@ -56,12 +56,11 @@ def evaluation_asset(kind: Evaluation, served: ServedPipeline) -> AssetsDefiniti
     def evaluate(context: AssetExecutionContext) -> Iterator[MaterializeResult[None] | AssetObservation]:
         began_us = clock.now_us()
         config = kind.config(**context.op_execution_context.op_config)
-        with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
+        with canceled_with_a_sentence(context), pipeline_of_run(served, kind.asks_registry) as pipeline:
             run = WorkRun(context, served, pipeline, config, clock, began_us)
             metadata = {**kind.work(run), "seconds": run.seconds()}
         if run.is_dry:
-            says = f"dry run, nothing was changed: {metadata['says']}"
-            yield AssetObservation(key, metadata=of_a_dry_run({**metadata, "says": says}))
+            yield AssetObservation(key, metadata=of_a_dry_run(metadata))
         else:
             yield MaterializeResult(metadata=metadata)
 
@@ -86,16 +85,16 @@ def _collect(run: WorkRun) -> Metadata:
     )
     if done.problem:
         run.context.log.warning("%s; the next run takes what is left there", done.problem)
-    return gc_metadata(done, run.clock.now_us())
+    return gc_metadata(done, run.clock.now_us(), run.is_dry)
 
 
-def gc_metadata(done: "GcResult", now_us: int) -> Metadata:
+def gc_metadata(done: "GcResult", now_us: int, dry_run: bool = False) -> Metadata:
     """The boundary and why it is there, what was dropped, and the registry before and after.
 
     The age of the boundary is a number, so that it plots: while it rises, nothing is verified or dropped.
     """
     metadata: Metadata = {
-        "says": _collected(done),
+        "says": _collected(done, dry_run),
         "because": done.because,
         "boundary_before": _time(done.boundary_before_us),
         "boundary": _time(done.boundary_us),
@@ -112,16 +111,17 @@ def gc_metadata(done: "GcResult", now_us: int) -> Metadata:
     return metadata
 
 
-def _collected(done: "GcResult") -> str:
+def _collected(done: "GcResult", dry_run: bool) -> str:
     """The work of one evaluation, in a sentence."""
+    is_now, was, were = ("would be",) * 3 if dry_run else ("is now", "was", "were")
     what = []
     if done.boundary_us != done.boundary_before_us:
-        what.append(f"the boundary is {_time(done.boundary_us)} now")
+        what.append(f"the boundary {is_now} {_time(done.boundary_us)}")
     if done.rolled:
-        what.append(f"generation {done.generation} of ledgers was begun")
+        what.append(f"generation {done.generation} of ledgers {was} begun")
     if done.dropped:
         ids, numbers = done.before.ids - done.after.ids, ", ".join(map(str, done.dropped))
-        what.append(f"{counted(ids, 'id', 'were')} dropped, with all of generation {numbers}")
+        what.append(f"{counted(ids, 'id', were)} dropped, with all of generation {numbers}")
     return "; ".join(what) if what else f"nothing was due: {done.because}"
 
 
@@ -164,13 +164,13 @@ def _reshard(run: WorkRun) -> Metadata:
 
     pipeline = run.pipeline
     done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), run.config.ledgers), run.is_dry)
-    return resharding_metadata(done, pipeline)
+    return resharding_metadata(done, pipeline, run.is_dry)
 
 
-def resharding_metadata(done: "Resharded", pipeline: Pipeline) -> Metadata:
+def resharding_metadata(done: "Resharded", pipeline: Pipeline, dry_run: bool = False) -> Metadata:
     """How many ledgers there were, are wanted and are, and what the choice went by."""
     metadata: Metadata = {
-        "says": _resharded(done, pipeline),
+        "says": _resharded(done, pipeline, dry_run),
         "because": done.because,
         "generation": done.generation,
         "ledgers_before": done.ledgers_before,
@@ -187,10 +187,11 @@ def resharding_metadata(done: "Resharded", pipeline: Pipeline) -> Metadata:
     return metadata
 
 
-def _resharded(done: "Resharded", pipeline: Pipeline) -> str:
+def _resharded(done: "Resharded", pipeline: Pipeline, dry_run: bool) -> str:
     """The findings and the work of one evaluation, in a sentence."""
     if done.applied:
-        return f"{counted(done.ledgers, 'new ledger')} in the place of {done.ledgers_before}: {done.because}"
+        ledgers = counted(done.ledgers, "new ledger", "would be" if dry_run else "are")
+        return f"{ledgers} in the place of {done.ledgers_before}: {done.because}"
     if not done.is_due:
         return f"nothing was due: {done.because}"
     by_hand = f"photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
@@ -294,9 +295,10 @@ def _compact(run: WorkRun) -> Metadata:
     ]
     total = sum((one for tables in done.values() for one in tables.values()), Compacted())
     before, after, removed = total.files_before, total.files_after, total.data_files_removed
-    old = counted(removed, "old data file")
+    were = "would be" if run.is_dry else "were"
+    old = counted(removed, "old data file", were)
     return {
-        "says": f"{counted(before, 'file')} rewritten as {after:,}; {old} removed",
+        "says": f"{counted(before, 'file', were)} rewritten as {after:,}; {old} removed",
         "files_before": before,
         "files_after": after,
         "data_files_removed": removed,
@@ -316,6 +318,7 @@ COMPACTION = Evaluation(
     goes_by=["joined_events"],
     technology="deltalake",
     config=DryRunConfig,
+    asks_registry=False,
     cron=lambda pipeline: pipeline.compaction.cron,
 )
 EVALUATIONS: Sequence[Evaluation] = (RECOVERY, COMPACTION, GARBAGE_COLLECTION, RESHARDING)

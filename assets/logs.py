@@ -89,7 +89,7 @@ def log_assets(served: ServedPipeline) -> AssetsDefinition:
             description="Looks how far the logs have grown, and how much of them is unread.",
         )
         def logs(context: AssetExecutionContext) -> Iterator[ObserveResult]:
-            with pipeline_of_run(served) as pipeline:
+            with pipeline_of_run(served, asks_registry=False) as pipeline:
                 found = logs_metadata(growths_of(pipeline, served, SystemClock().now_us()))
             for log, metadata in found.items():
                 yield ObserveResult(asset_key=served.asset_key(log), metadata=metadata)

@@ -146,7 +146,7 @@ def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
     )
     def materialize(context: AssetExecutionContext) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster refuses MaterializeResult[None] with checks
         began_us = clock.now_us()
-        with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
+        with canceled_with_a_sentence(context), pipeline_of_run(served, report.asks_registry) as pipeline:
             return report.work(WorkRun(context, served, pipeline, None, clock, began_us))
 
     return materialize

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from types import FrameType
 
 from dagster import (
@@ -39,6 +42,9 @@ Context = AssetExecutionContext | AssetCheckExecutionContext | OpExecutionContex
 # Runs of this process that were told to end. A run is one process (`assets.work.IN_ONE_PROCESS`).
 _TOLD_TO_END: set[str] = set()
 
+# A process looks so often whether its run is over in Dagster, and has so long to end then, as a canceled one.
+OVER_LOOK_SECONDS, OVER_GRACE_SECONDS = 10.0, 180.0
+
 # After a line that Dagster could not store, none is handed to it for so long: each try takes some 20 s.
 UNSTORED_PAUSE_SECONDS = 60.0
 
@@ -57,7 +63,8 @@ def markdown_table(rows: Sequence[Sequence[str]], others: str = "-:") -> str:
 def of_a_dry_run(metadata: Metadata) -> Metadata:
     """The same with its numbers as text: Dagster would plot them among those of what was done."""
     as_text = {name: f"{one:,}" if isinstance(one, int | float) else one for name, one in metadata.items()}
-    return {**as_text, "dry_run": True}
+    says = ": ".join(filter(None, ("dry run, nothing was changed", str(metadata.get("says", "")))))
+    return {**as_text, "says": says, "dry_run": True}
 
 
 @contextmanager
@@ -78,8 +85,10 @@ def canceled_with_a_sentence(context: Context) -> Iterator[None]:
     """
     if context.run.run_id in _TOLD_TO_END:
         raise told_to_end(context, "This had not begun.")
+    is_alone = multiprocessing.parent_process() is not None  # a code server began it for this run
     try:
-        yield
+        with ending_when_over(partial(_is_over, context)) if is_alone else nullcontext():
+            yield
     except (KeyboardInterrupt, DagsterExecutionInterruptedError):
         what = "What it had done stays done; launch it again for the rest."
         raise told_to_end(context, what) from None
@@ -89,6 +98,37 @@ def canceled_with_a_sentence(context: Context) -> Iterator[None]:
         raise
     if _is_over(context):
         raise told_to_end(context, "It was through all the same.")
+
+
+@contextmanager
+def ending_when_over(
+    is_over: Callable[[], bool],
+    look_seconds: float = OVER_LOOK_SECONDS,
+    grace_seconds: float = OVER_GRACE_SECONDS,
+) -> Iterator[None]:
+    """Inside, this process ends once its run is over: as if it was interrupted, or killed after the grace.
+
+    Dagster fails a run for its time, and one of which it has begun a second process: it turns that away, and
+    then takes its end for that of the run.
+    """
+    has_left = threading.Event()
+
+    def look() -> None:
+        over = False
+        while not over:
+            if has_left.wait(look_seconds):
+                return
+            with suppress(Exception):  # Dagster's storage does not answer
+                over = is_over()
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(grace_seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=look, name="run is over", daemon=True).start()
+    try:
+        yield
+    finally:
+        has_left.set()
 
 
 def _is_over(context: Context) -> bool:
@@ -111,15 +151,22 @@ def told_to_end(context: Context, what_came_of_it: str) -> Failure | DagsterExec
 
 
 @contextmanager
-def pipeline_of_run(served: ServedPipeline) -> Iterator[Pipeline]:
-    """The pipeline as its file says now; what it opened is closed in the end."""
-    from photon.registry.opening import close_registries  # late: a location loads without it
+def pipeline_of_run(served: ServedPipeline, asks_registry: bool = True) -> Iterator[Pipeline]:
+    """The pipeline as its file says now; what it opened is closed in the end.
+
+    `asks_registry`: nothing can be done without it, so that the run fails soon where it hangs.
+    """
+    from photon.dispatcher.shift.people import ask_first  # late: a location loads without them
+    from photon.registry.opening import close_registries_soon
 
     with failures_with_a_message():
         try:
-            yield served.load()
+            pipeline = served.load()
+            if asks_registry:
+                ask_first(pipeline, is_patient=True)
+            yield pipeline
         finally:
-            close_registries()
+            close_registries_soon()
 
 
 def cursor_of(context: AssetCheckExecutionContext, sensor: str) -> str | None:

@@ -20,6 +20,7 @@ from assets.side_tables import joined_now, rows_now
 from photon.dispatcher.retrying import BatchReport
 from photon.dispatcher.shift.growth import Growth, growth_of
 from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
+from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time
 from photon.dispatcher.shift.report import ShiftLog, ShiftReport
 from photon.dispatcher.shift.run import ShiftResult
 from photon.errors import UserError
@@ -165,9 +166,10 @@ class Reporter:
     def _union(self) -> Metadata:
         """How complete the rows of all datacenters are together; nothing where one of them can't be asked."""
         try:
-            return union_metadata(newest_watermark(self._pipeline))
+            found = asked_in_time(self._pipeline, lambda: newest_watermark(self._pipeline), ASK_SECONDS)
         except (UserError, OSError):
             return {}
+        return union_metadata(found)
 
     def _signs_of_misconfiguration(self, counts: Counts) -> Metadata:
         """Signs that the pipeline file is wrong, and what to look at; a run warns of it once."""

@@ -62,7 +62,7 @@ def upkeep_job(kind: Upkeep, served: ServedPipeline) -> JobDefinition:
     def work(context: OpExecutionContext) -> None:
         began_us = clock.now_us()
         config = kind.config(**context.op_config) if kind.config else None
-        with canceled_with_a_sentence(context), pipeline_of_run(served) as pipeline:
+        with canceled_with_a_sentence(context), pipeline_of_run(served, kind.asks_registry) as pipeline:
             run = WorkRun(context, served, pipeline, config, clock, began_us)
             metadata = kind.work(run)
             metadata = of_a_dry_run(metadata) if run.is_dry else metadata
@@ -211,6 +211,7 @@ ACKNOWLEDGEMENT = Upkeep(
     technology="python",
     config=DatacenterConfig,
     pool=None,
+    asks_registry=False,
 )
 
 

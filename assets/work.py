@@ -76,6 +76,7 @@ class Work:
     config: type[Config] | None = None  # settings that a person may choose
     can_work: Callable[[Pipeline], bool] = lambda pipeline: True  # else nobody is offered it
     pool: str | None = UPKEEP_POOL  # None: it waits for nobody
+    asks_registry: bool = True  # its runs fail soon where that hangs
     # Dagster does not notice a killed process. After this time it fails the run, and the next one can begin.
     # A verification of 160,000 lines of each of two datacenters takes less than a minute.
     max_runtime_seconds: int = 6 * 3_600

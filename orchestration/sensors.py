@@ -32,7 +32,7 @@ from orchestration.shift_runs import ShiftRuns
 from photon.dispatcher.refusals import OnHold, check_datacenters
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import Lease, LeaseStatus, lease_status_of
-from photon.dispatcher.shift.people import register_of
+from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time, register_of
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
@@ -46,7 +46,7 @@ def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:
     None also while the registry is missing or does not answer: the run says so, and waits.
     """
     try:
-        register = register_of(pipeline)
+        register = asked_in_time(pipeline, lambda: register_of(pipeline), ASK_SECONDS, while_working=True)
         if register is not None:
             check_datacenters(pipeline, datacenter, register)
     except (OnHold, RetiredDatacenter) as error:

@@ -31,7 +31,7 @@ from photon.health.verdict import Verdict, passing
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.in_time import Repeated
-from photon.registry.opening import close_registries
+from photon.registry.opening import close_registries_soon
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
@@ -84,7 +84,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
                 news += [one for promise, one in found.items() if promise in due or one in unlike]
                 problems += seen.problems
         finally:
-            close_registries()
+            close_registries_soon()
         return SensorResult(
             skip_reason=SkipReason("; ".join(problems) or "all datacenters are well"),
             cursor=as_text(after),

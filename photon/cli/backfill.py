@@ -54,7 +54,7 @@ def backfill(
     of the days again from its own two records, with the adapter of today, and replaces those that differ; one
     that can't be made again stays and is told. Killed and started again, it goes on.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.dispatcher.shift.people import decisions_of
         from photon.errors import WrongUsage
         from photon.verification.days import window_of

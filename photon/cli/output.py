@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DONE, VIOLATION = 0, 1
-CLOSE_SECONDS = 0.5
 UPKEEP_LINE_SECONDS = 10.0  # between two lines of a log that say how far upkeep is
 
 DEFAULT_PIPELINE_FILE = Path("pipeline.yaml")
@@ -190,35 +189,17 @@ def opened(pipeline_file: Path, asks_registry: bool = False) -> Iterator[Pipelin
     log_to_stderr()
     with expected_errors(pipeline_file):
         from photon.pipeline.file import load_pipeline
-        from photon.process.in_time import NotInTime, Question
-        from photon.registry.opening import close_registries
+        from photon.registry.opening import close_registries_soon
 
         try:
             pipeline = load_pipeline(pipeline_file)
             if asks_registry:
-                _ask_registry(pipeline)
+                from photon.dispatcher.shift.people import ask_first
+
+                ask_first(pipeline)
             yield pipeline
         finally:
-            # One that hangs ends with the process.
-            with suppress(NotInTime):
-                Question(close_registries).answer(CLOSE_SECONDS)
-
-
-def _ask_registry(pipeline: Pipeline) -> None:
-    """NotInTime, with who holds it, where the registry gives no answer. The command tells all else itself."""
-    from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time, register_of
-    from photon.process.in_time import NotInTime
-
-    try:
-        # A busy machine keeps its own registry; requests to another one seem to be work, for threads wait.
-        is_local = pipeline.registry.endpoints == "local"
-        if not is_local:
-            import boto3  # noqa: F401  # takes seconds on a busy machine, and is no late answer
-        asked_in_time(pipeline, lambda: register_of(pipeline), ASK_SECONDS, while_working=is_local)
-    except NotInTime:
-        raise
-    except (UserError, OSError):
-        return
+            close_registries_soon()
 
 
 @contextmanager

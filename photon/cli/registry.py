@@ -53,7 +53,7 @@ def init(pipeline_file: Path, as_json: bool) -> None:
 
     Only this command makes tables. It may be repeated, also by several at once.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.process.clock import SystemClock
         from photon.registry.opening import init_registry
 
@@ -76,7 +76,7 @@ def repair(pipeline_file: Path, url: str, anew: bool, dry_run: bool, as_json: bo
     From a majority of the others, while joins go on. May be killed and run again: then it goes on where it
     stopped.
     """
-    with opened(pipeline_file) as pipeline:
+    with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.upkeep.repair import plan_repair
 
         plan = plan_repair(pipeline, url, anew)

@@ -7,7 +7,7 @@ import os
 import shlex
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import Clock
+from photon.process.in_time import NotInTime, Question
 from photon.registry.address import EndpointAddress, LedgersAddress, table_name
 from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
 from photon.registry.id_registry import IdRegistry
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 BACKUP_SECONDS = 5.0  # of waiting for a turn
 MAKING_SECONDS = 120.0  # others may be making it too
 GRACE_SECONDS = 1.5  # for a minority of the endpoints, where a majority has answered
+CLOSE_SECONDS = 0.5
 RUNS_FOLDER = "view"  # has a view's runs, below the datacenter's work place
 
 # Each process has its own: a fork must not use its parent's connections and threads.
@@ -274,9 +276,16 @@ def runs_of(place: Datacenter) -> Location:
 def close_registries() -> None:
     """Close all that this process has opened."""
     with _lock:
-        for positions in _opened.values():
-            positions.close()
+        opened = list(_opened.values())
         _opened.clear()
+    for positions in opened:
+        positions.close()
+
+
+def close_registries_soon() -> None:
+    """Close them; one that hangs ends with the process."""
+    with suppress(NotInTime):
+        Question(close_registries).answer(CLOSE_SECONDS)
 
 
 @contextmanager

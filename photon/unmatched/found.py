@@ -78,8 +78,9 @@ class Found:
         decided = "no time yet" if self.up_to_us is None else in_utc(self.up_to_us, "minutes")
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.unmatched.most_common())
         new = counted(self.unmatched.total(), "primary", "would be" if dry_run else "are")
+        would_be = "would be " if dry_run else ""
         lines = [
-            f"unmatched primaries, by datacenter {self.owner}: decided up to {decided}",
+            f"unmatched primaries, by datacenter {self.owner}: {would_be}decided up to {decided}",
             f"{new} new, of {counted(self.candidates, 'candidate')}" + (f" ({reasons})" if reasons else ""),
         ]
         if self.late:

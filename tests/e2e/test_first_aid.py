@@ -81,13 +81,29 @@ def beside_silence(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize(
     "command",
-    ["hold", "resume", "verify", "recover", "retire", "unmatched", "registry gc", "registry refill"],
+    [
+        "hold",
+        "resume",
+        "verify",
+        "recover",
+        "retire",
+        "unmatched",
+        "backfill",
+        "registry init",
+        "registry repair",
+        "registry gc",
+        "registry refill",
+    ],
 )
 def test_commands_that_can_do_nothing_without_the_registry_give_up_soon_and_name_it(
     beside_silence: tuple[Path, str], command: str
 ) -> None:
     file, url = beside_silence
-    more = ["east"] if command in ("hold", "resume", "retire") else []
+    more = {
+        **{verb: ["east"] for verb in ("hold", "resume", "retire")},
+        "backfill": ["-d", "east", "--day", "2026-01-31"],
+        "registry repair": ["--endpoint", url],
+    }.get(command, [])
     said = photon(*command.split(), file, *more, status=3).stderr
     assert f"the registry at {url}: no answer within 2.5 s; look at these servers" in said
 
@@ -103,7 +119,11 @@ def test_commands_that_need_no_registry_answer_beside_one_that_hangs(
 def test_a_join_says_soon_what_it_waits_for(beside_silence: tuple[Path, str]) -> None:
     file, url = beside_silence
     with running("join", file, "--engine", "local") as process:
-        assert f"the registry at {url}: no answer within 2.5 s" in line_with("It is waited for", process)
+        said = f"the registry at {url}: no answer within 2.5 s; look at these servers"
+        assert said in line_with("waits: ", process)
+        lease = lease_status_of(file.parent / "state" / "east").lease
+        assert lease is not None
+        assert lease.waits_for.startswith(said), "nobody else sees what it waits for"
 
 
 def test_a_join_that_is_stopped_is_named_at_once_with_the_command_that_has_it_go_on(pipeline: Path) -> None:

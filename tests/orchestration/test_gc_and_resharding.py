@@ -66,8 +66,15 @@ def test_gc_says_the_boundary_and_what_there_was_before_and_after() -> None:
     assert (metadata["bytes_before"], metadata["bytes_after"]) == (40_000, 9_000)
     assert (metadata["ledgers_before"], metadata["ledgers_after"]) == (6, 4)
     assert metadata["says"] == (
-        "the boundary is 1970-01-02 00:00:00 UTC now; generation 3 of ledgers was begun;"
+        "the boundary is now 1970-01-02 00:00:00 UTC; generation 3 of ledgers was begun;"
         " 700 ids were dropped, with all of generation 0, 1"
+    )
+
+
+def test_a_dry_run_of_gc_says_what_would_be() -> None:
+    assert gc_metadata(COLLECTED, 4 * DAY_US, dry_run=True)["says"] == (
+        "the boundary would be 1970-01-02 00:00:00 UTC; generation 3 of ledgers would be begun;"
+        " 700 ids would be dropped, with all of generation 0, 1"
     )
 
 
@@ -121,7 +128,9 @@ def test_what_is_proposed_comes_with_the_command_that_does_it(tmp_path: Path) ->
 def test_what_was_put_in_force_is_told_as_done(tmp_path: Path) -> None:
     done = replace(FITS, ledgers_wanted=4, ledgers=4, generation=2, applied=True, because="hot")
     metadata = said_of(done, tmp_path)
-    assert metadata["says"] == "4 new ledgers in the place of 2: hot"
+    assert metadata["says"] == "4 new ledgers are in the place of 2: hot"
+    would_be = resharding_metadata(done, load_pipeline(tmp_path / "pipeline.yaml"), dry_run=True)
+    assert would_be["says"] == "4 new ledgers would be in the place of 2: hot"
     assert (metadata["resharded"], metadata["ledgers_before"], metadata["ledgers"]) == (1, 2, 4)
 
 

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.events import EngineEventData
-from dagster._core.launcher import WorkerStatus
+from dagster._core.launcher import LaunchRunContext, WorkerStatus
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    MAX_RUNTIME_SECONDS_TAG,
+)
 from dagster._core.test_utils import create_test_daemon_workspace_context
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import ModuleTarget
+from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 
+from assets.daily_joins import partition_key
 from assets.work import UPKEEP_POOL
 from photon.dispatcher.shift.run import prepare
 from photon.process.operating_system import NICENESS, Begun
+from photon.upkeep.backfill.days import day_of
+from photon.upkeep.backfill.yielding import in_line
 from resources.launching import PROCESS_TAG
 from tests.e2e.process_marks import soon
 from tests.orchestration.location import Location
@@ -39,7 +52,7 @@ class Dagster:
     workspace: WorkspaceProcessContext
     location: Location
 
-    def submit(self, job: str) -> str:
+    def submit(self, job: str, tags: Mapping[str, str] | None = None) -> str:
         """Ask for a run, as a click or a tick does; its id."""
         context = self.workspace.create_request_context()
         repository = context.get_code_location("photon").get_repository("__repository__")
@@ -49,6 +62,7 @@ class Dagster:
             run_config={"ops": {"clicks__hold": {"config": {"datacenter": "east"}}}}
             if job == "hold"
             else None,
+            tags=tags,
             remote_job_origin=remote.get_remote_origin(),
             job_code_origin=remote.get_python_origin(),
         )
@@ -70,12 +84,15 @@ class Dagster:
     def ends(self, run_id: str) -> bool:
         return soon(lambda: self.run(run_id).is_finished, PATIENCE_SECONDS)
 
+    def said_of(self, run_id: str) -> str:
+        return " ".join(entry.message for entry in self.instance.all_logs(run_id))
+
     def process_of(self, run_id: str) -> psutil.Process:
         """The process of a run that is launched, as the run's log names it."""
         found: list[int] = []
 
         def is_told() -> bool:
-            said = " ".join(entry.message for entry in self.instance.all_logs(run_id))
+            said = self.said_of(run_id)
             found.extend(map(int, re.findall(r"Started process for run \(pid: (\d+)\)", said)))
             return bool(found)
 
@@ -146,6 +163,52 @@ def test_a_run_in_a_pool_yields_and_frees_its_pool_when_its_process_is_gone(dags
     dagster.look()
     assert dagster.run(second).status is not DagsterRunStatus.QUEUED
     assert dagster.ends(second)
+
+
+def launched_once_more(dagster: Dagster, run_id: str) -> None:
+    """As a second daemon launches it, or the same one after a launch that took too long."""
+    context = dagster.workspace.create_request_context()
+    dagster.instance.run_launcher.launch_run(LaunchRunContext(dagster.run(run_id), context))
+
+
+def out_of_time(dagster: Dagster, run_id: str) -> None:
+    list(execute_run_monitoring_iteration(dagster.workspace, logging.getLogger()))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fails", [launched_once_more, out_of_time])
+def test_a_run_that_dagster_fails_has_no_process_for_long(
+    dagster: Dagster, fails: Callable[[Dagster, str], None]
+) -> None:
+    day = partition_key("east", day_of(dagster.location.clock.now_us()) - timedelta(days=1))
+    ends = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+    with in_line(dagster.location.state(), print):  # the run waits for this
+        run = dagster.submit("days", {**dict.fromkeys(ends, str(day)), MAX_RUNTIME_SECONDS_TAG: "1"})
+        dagster.look()
+        process = dagster.process_of(run)
+        assert soon(lambda: "waits for another" in dagster.said_of(run), PATIENCE_SECONDS)
+        fails(dagster, run)
+        assert dagster.ends(run)
+        assert dagster.statuses(run) == ["FAILURE"]
+        assert soon(lambda: Begun.of(process.pid) is None, PATIENCE_SECONDS)
+
+
+IGNORES_INTERRUPTS = """
+import signal, sys, time
+from assets.runs import ending_when_over
+if sys.argv[1] == "hangs":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+with ending_when_over(iter([False, True]).__next__, 0.01, 0.1):
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("waits", -signal.SIGINT), ("hangs", -signal.SIGKILL)])
+def test_a_process_whose_run_is_over_is_interrupted_and_one_that_hangs_is_killed(
+    how: str, status: int
+) -> None:
+    assert subprocess.run([sys.executable, "-c", IGNORES_INTERRUPTS, how], check=False).returncode == status
 
 
 def a_moment_before(begun: Begun) -> Begun:

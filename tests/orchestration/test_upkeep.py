@@ -97,6 +97,9 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
 def test_a_dry_run_is_seen_to_be_one(tmp_path: Path) -> None:
     metadata = metadata_of(run(Location(tmp_path), "compact", dry_run=True))
     assert (metadata["dry_run"], metadata["files_before"]) == (True, "0")
+    assert metadata["says"] == (
+        "dry run, nothing was changed: 0 files would be rewritten as 0; 0 old data files would be removed"
+    )
 
 
 @pytest.mark.server
@@ -177,7 +180,7 @@ def test_a_repair_of_the_endpoint_that_a_run_names_is_looked_at_first_and_tells_
 ) -> None:
     location, url = endpoints
     looked = metadata_of(run(location, "repair", endpoint=url, dry_run=True))
-    assert looked["says"].startswith(f"{url} would be taken out of use")
+    assert looked["says"].startswith(f"dry run, nothing was changed: {url} would be taken out of use")
     monkeypatch.setattr(work, "TOLD_EVERY_SECONDS", 0.0)
     with DagsterInstance.ephemeral() as instance:
         done = metadata_of(run(location, "repair", instance, endpoint=url))

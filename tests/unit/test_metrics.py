@@ -191,7 +191,7 @@ def test_a_file_that_lacks_a_datacenter_is_a_number_and_not_an_error(
     def refuses(_: Pipeline) -> Decisions:
         raise RegistryMismatch("the file lacks datacenter north")
 
-    monkeypatch.setattr("photon.health.metrics.serving.decisions_of", refuses)
+    monkeypatch.setattr("photon.health.metrics.serving.decisions_in_time", refuses)
     found = samples(list(text_string_to_metric_families(page_of(pipeline, SystemClock()))))
     assert found == {("photon_readable", "east"): 0, ("photon_readable", "west"): 0}
     assert "lacks datacenter north" in caplog.text

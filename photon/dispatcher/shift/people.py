@@ -86,6 +86,24 @@ def asked_in_time(pipeline: Pipeline, ask: Callable[[], T], seconds: float, whil
         raise NotInTime(silent_registry(pipeline, str(error))) from error
 
 
+def ask_first(pipeline: Pipeline, is_patient: bool = False) -> None:
+    """NotInTime, with who holds it, where the registry hangs: what does nothing without it then ends soon.
+
+    `is_patient`: this process yields processors to others. Whoever asks next tells all else that is wrong.
+    """
+    try:
+        # A busy machine keeps its own registry; requests to another one seem to be work, for threads wait.
+        is_local = pipeline.registry.endpoints == "local"
+        if not is_local:
+            import boto3  # noqa: F401  # takes seconds on a busy machine, and is no late answer
+        while_working = is_local or is_patient
+        asked_in_time(pipeline, lambda: register_of(pipeline), ASK_SECONDS, while_working)
+    except NotInTime:
+        raise
+    except (UserError, OSError):
+        return
+
+
 def decisions_in_time(pipeline: Pipeline, seconds: float = ASK_SECONDS) -> Decisions:
     """As `decisions_of`; a registry that hangs is one that could not be asked. RegistryMismatch."""
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -50,12 +49,13 @@ from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS, SystemClock, microseconds
 from photon.process.environment import EnvironmentLacks, environment_lack, limits_lack
+from photon.process.in_time import NotInTime, Repeated
 from photon.process.machine import Machine
 from photon.process.measures import Meter
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryMismatch, RegistryUnavailable, RetiredDatacenter
 from photon.registry.id_registry import IdRegistry
-from photon.registry.opening import find_registry, init_registry, open_registry, positions_at
+from photon.registry.opening import find_registry_soon, init_registry, open_registry, positions_at
 from photon.registry.positions import Positions
 from photon.registry.stores.positions import StorePositions
 from photon.registry.view import current_register
@@ -72,6 +72,9 @@ log = logging.getLogger(__name__)
 
 # Opens what runs the tasks of a datacenter's batches, when its shift begins: Spark's takes seconds.
 Engine = Callable[[Pipeline, str], BatchRunner]
+
+# An answer of the registry that came late counts for so long.
+STANDS_SECONDS = 60.0
 
 # A join ended so says nothing itself: the registry has what people decided, or the next join takes over.
 KNOWN_OTHERWISE = (OnHold, RetiredDatacenter, Superseded)
@@ -148,22 +151,17 @@ def run_shift(
     callbacks: Callbacks | None = None,
 ) -> ShiftResult:
     """Join one datacenter's logs on this machine, with the registry that the pipeline file names."""
-    find_positions = partial(_positions_of, pipeline)
+    find_positions = partial(_positions_of, pipeline, Repeated(STANDS_SECONDS))
     shift = Shift(pipeline, datacenter, engine, limits, callbacks or Callbacks(), Machine(), find_positions)
     return shift.run(mode)
 
 
-def _positions_of(pipeline: Pipeline) -> Positions:
-    def say() -> None:
-        log.warning("%s. It is waited for", silent_registry(pipeline, f"no answer within {ASK_SECONDS:g} s"))
-
-    is_slow = threading.Timer(ASK_SECONDS, say)  # a call may hang for many times as long before it fails
-    is_slow.daemon = True
-    is_slow.start()
+def _positions_of(pipeline: Pipeline, asked: Repeated[Positions]) -> Positions:
+    """RegistryUnavailable soon: a call that hangs takes a minute to fail, and who waits tells it at once."""
     try:
-        return positions_at(find_registry(pipeline))
-    finally:
-        is_slow.cancel()
+        return asked.answer(lambda: positions_at(find_registry_soon(pipeline)), ASK_SECONDS)
+    except NotInTime as error:
+        raise RegistryUnavailable(silent_registry(pipeline, str(error))) from error
 
 
 @dataclass(frozen=True)

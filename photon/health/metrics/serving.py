@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from photon.dispatcher.shift.measured import measured_in
-from photon.dispatcher.shift.people import decisions_of
+from photon.dispatcher.shift.people import decisions_in_time
 from photon.errors import UserError, WrongUsage
 from photon.health.judge import Judge
 from photon.health.metrics.families import budget_families, families
@@ -56,7 +56,7 @@ class PipelineCollector(Collector):
     def statuses(self) -> dict[str, DatacenterStatus | Exception]:
         """Each datacenter, or why it can't be asked: none of them by a file that commands refuse."""
         try:
-            decisions = decisions_of(self._pipeline)
+            decisions = decisions_in_time(self._pipeline)
         except UserError as error:
             return dict.fromkeys(self._names, error)
         found = dict[str, DatacenterStatus | Exception]()
