@@ -116,9 +116,9 @@ docs: setup
 
 # These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
-# Three processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
+# Four processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
 # servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
-BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
+BY_FILE = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
   tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/releases tests/feed tests/unit
 
 # Tests without their program are skipped. All stages add them to one file, which the end of a run tells.
@@ -129,20 +129,19 @@ test test-all: export PHOTON_SKIPPED_TESTS := $(SKIPPED)
 # Every rule once.
 test: none-skipped test-fast dynoxide dynamodb-local
 	$(BY_FILE) -m "(server or spark) and not ($(REST) or long)"
-	@echo "Left out here, by folder; make test-all has the rest, make test-long many more seeds and histories:"
-	@$(BIN)/pytest --collect-only -q -m "$(REST) or long" | awk -F/ '/::/ {n[$$2]++} END {for (f in n) print n[f], "tests/" f}'
+	@echo "Left out here: $(REST), which make test-all runs, and long, which make test-long does"
 	$(TELL_SKIPPED) --no-other
 
 none-skipped:
 	@rm -f $(SKIPPED)
 
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
-# process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
+# process). One group after the other: side by side all of them wait for the same two cores. Outages come two by two.
 test-all: none-skipped setup dynoxide dynamodb-local
 	$(BY_FILE) -m "slow and not (long or browser or services)"
 	$(BIN)/pytest -m "services and not long" tests/services
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
-	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
+	$(BIN)/pytest -n 2 -m "(server or slow) and not long" tests/e2e/outages
 	$(TELL_SKIPPED)
 
 # People run these by hand; shorter tests hold the same. Whole demos and real logs under Spark take both cores.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ import pytest
 
 from tests.e2e.one_query import one_query
 from tests.e2e.process_marks import soon
+from tests.support.shares import a_third
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -74,20 +76,22 @@ def interrupted(
     return process.returncode if process.returncode >= 0 else 128 - process.returncode, out, err
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("command", [["status"], ["verify"], ["trace", "c1"]], ids=" ".join)
-def test_a_command_that_is_interrupted_ends_with_130(pipeline: Path, command: list[str], moment: str) -> None:
-    status, _, err = interrupted(run(pipeline, *command), once_it_says(f" {moment}\n"))
+COMMANDS = product(["status", "verify", "trace c1"], MOMENTS)
+JOINS = product(["", "-d east"], MOMENTS)
+
+
+@pytest.mark.parametrize("call", a_third([*COMMANDS], 0), ids=" ".join)
+def test_a_command_that_is_interrupted_ends_with_130(pipeline: Path, call: tuple[str, str]) -> None:
+    words, moment = call
+    status, _, err = interrupted(run(pipeline, *words.split()), once_it_says(f" {moment}\n"))
     assert status == 130
     assert "Aborted!" not in err
 
 
-@pytest.mark.parametrize("words", [[], ["-d", "east"]], ids=["all", "one"])
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_join_that_is_interrupted_once_stops_in_order(
-    pipeline: Path, words: list[str], moment: str
-) -> None:
-    process = run(pipeline, "join", "--engine", "local", *words)
+@pytest.mark.parametrize("call", a_third([*JOINS], 0), ids=" ".join)
+def test_a_join_that_is_interrupted_once_stops_in_order(pipeline: Path, call: tuple[str, str]) -> None:
+    words, moment = call
+    process = run(pipeline, "join", "--engine", "local", *words.split())
     status, out, _ = interrupted(process, once_it_says(f" {moment}\n"))
     assert (status, bool(out)) in [(0, True), (130, False)]  # 130: before it could listen
 

@@ -87,12 +87,18 @@ def a_jvm_starts(pipeline: Path, mark: str) -> bool:
 
 
 LOCAL = [have_begun, are_two, open_libraries, one_has_its_lock, both_have_their_locks]
+ALWAYS = [open_libraries, one_has_its_lock]  # tests/unit/test_lifeline.py kills at many more moments
 
 
 @pytest.mark.parametrize(
     ("engine", "moment"),
     [
-        *(pytest.param("local", moment, id=moment.__name__) for moment in LOCAL),
+        *(
+            pytest.param(
+                "local", moment, id=moment.__name__, marks=[] if moment in ALWAYS else pytest.mark.long
+            )
+            for moment in LOCAL
+        ),
         pytest.param("spark", a_jvm_starts, id=a_jvm_starts.__name__, marks=pytest.mark.spark),
     ],
 )

@@ -21,6 +21,7 @@ from photon.releases.release import Note, Release
 from photon.storage.delta import open_table
 from tests.feed.replay import changes, replayed
 from tests.releases.lakes import LATER, Lakes, new_lakes
+from tests.support.shares import seeds
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_offsets_are_numbers_in_the_order_of_rows(here: Lakes) -> None:
     assert [event for _, _, event in changes(here, after=4)] == [f"e{number}" for number in range(6, 18)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 def test_whatever_becomes_of_files_a_snapshot_and_its_changes_are_the_rows_of_each_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -15,12 +15,13 @@ from photon.feed.steps import snapshot, steps
 from photon.process.clock import SystemClock
 from tests.releases.lakes import new_lakes
 from tests.services.test_postgres_sink import URL, Database, database, server
+from tests.support.shares import seeds
 
 __all__ = ["database", "server"]
 pytestmark = pytest.mark.services
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(2, 3))
 def test_the_table_has_the_rows_of_each_release(tmp_path: Path, database: Database, seed: int) -> None:
     lakes, rng = new_lakes(tmp_path / "lakes", tmp_path), random.Random(seed)
     lakes.append("east")

@@ -167,7 +167,7 @@ problem_of = partial(random_steps.problem_of, ForeignHistory, STEPS)
 around_closes = partial(random_steps.problem_of, AroundCloses, 6)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_others_took_is_told_and_comes_back_by_recovery_alone(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     assert problem_of(tmp_path, seed) is None

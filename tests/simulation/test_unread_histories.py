@@ -22,7 +22,7 @@ from tests.simulation.catching import caught_by_story, search
 from tests.simulation.random_steps import run_by_hand
 from tests.simulation.world import World
 
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

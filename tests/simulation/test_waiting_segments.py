@@ -15,6 +15,7 @@ from photon.state.waiting import listed_segment, segments
 from tests.simulation import waiting_stories as stories
 from tests.simulation.test_random_losses import problem_of
 from tests.simulation.world import World, assert_counts
+from tests.support.shares import seeds
 
 Story = Callable[[World], None]
 STORIES: list[Story] = [
@@ -41,7 +42,7 @@ def test_a_crash_during_a_merge_changes_nothing(world: World, point: str) -> Non
     assert_counts(counts, joined=5, pending=8)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 def test_whatever_is_lost_while_segments_are_merged_what_is_registered_has_its_row(
     tmp_path: Path, seed: int
 ) -> None:
