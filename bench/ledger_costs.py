@@ -1,6 +1,6 @@
 """The cost of 10^9 joined events at AWS, by arithmetic from the sizes of entries as the product encodes them.
 
-    python -m bench.ledger_costs       # the table of docs/operations.md
+    python -m bench.ledger_costs       # the table of docs/operations/registry.md
 
 A put is billed by the whole item, a refused one too, and so is a read, whatever part of the item it asks for.
 """

@@ -98,7 +98,7 @@ class Pipeline(Strict):
     def if_lake_is_lost(self, datacenter: str) -> str:
         """The remedy for a lake that nobody can bring back. The only datacenter has nobody to join on."""
         if self.datacenters.keys() <= {datacenter}:
-            return 'if it is lost for good, all is joined anew ("Begin anew" in docs/operations.md)'
+            return 'if it is lost for good, all is joined anew ("Begin anew" in docs/operations/backups.md)'
         return f"if it is lost for good: photon retire {self.typed} {datacenter} --lake-is-gone"
 
     @property

@@ -300,7 +300,7 @@ class Compaction(Strict):
 
 
 class Releases(Strict):
-    """Snapshots of all tables together, for readers (docs/operations.md)."""
+    """Snapshots of all tables together, for readers (docs/operations/upkeep.md)."""
 
     every: PositiveDuration = timedelta(seconds=30)
     keep: PositiveDuration = timedelta(days=7)  # so long a release can be read, and old data files stay

@@ -10,7 +10,7 @@ from photon.process.readable import counted
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import is_inside, store_of
 
-REMEDY = "from a copy of the lake; if there is none, see docs/operations.md, a damaged data file"
+REMEDY = "from a copy of the lake; if there is none, see docs/operations/backups.md, a damaged data file"
 
 
 def damaged(datacenter: str, file: object, why: str) -> LakeUnavailable:

@@ -232,7 +232,7 @@ def slot_of(address: LedgersAddress, url: str) -> int:
     if len(urls) == 1:
         raise RegistryMismatch(
             f"{url} is the only endpoint of {address.pipeline}: there is nothing to repair it from."
-            " Put its data back, or begin anew (docs/operations.md)"
+            " Put its data back, or begin anew (docs/operations/backups.md)"
         )
     return urls.index(url.rstrip("/"))
 

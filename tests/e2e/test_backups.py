@@ -1,6 +1,6 @@
 """Backups that are put back, with the product's own commands, local registry and tables (protocol A23).
 
-docs/operations.md says how: its blocks are run as they stand there.
+docs/operations/backups.md says how: its blocks are run as they stand there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def must_have(pipeline: Path, clicks: int) -> None:
 
 def section(name: str) -> list[Block]:
     """The commands of a section."""
-    return [block for block in blocks("docs/operations.md") if block.section == name]
+    return [block for block in blocks("docs/operations/backups.md") if block.section == name]
 
 
 @pytest.mark.spark

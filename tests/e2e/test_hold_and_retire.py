@@ -91,9 +91,9 @@ def test_a_retirement_without_the_lake_orders_what_others_called_joined_by_it_th
 
 
 def test_a_row_is_taken_out_of_a_table_that_a_join_follows_and_the_event_joined_again(tmp_path: Path) -> None:
-    """The blocks of docs/operations.md: a hold has to end the join before the row is deleted."""
+    """The blocks of docs/operations/backups.md: a hold has to end the join before the row is deleted."""
     section = "A row that the registry does not know"
-    hold, take_out = (block for block in blocks("docs/operations.md") if block.section == section)
+    hold, take_out = (block for block in blocks("docs/operations/backups.md") if block.section == section)
     pipeline = one_query(tmp_path, *CLICKS)
     with running("join", pipeline, "--engine", "local") as join:
         wait_for_rows(pipeline, "east", len(CLICKS))

@@ -269,7 +269,7 @@ def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:
     bases = (errors.UserError, errors.WrongUsage)
     direct = {error for base in bases for error in base.__subclasses__()} - {errors.WrongUsage}
     raised = {error.__name__ for error in direct if error.__module__.startswith("photon.")}
-    operations = (ROOT / "docs" / "operations.md").read_text()
+    operations = (ROOT / "docs/operations/messages.md").read_text()
     assert sorted(error for error in raised if f"`{error}`" not in operations) == []
 
 
@@ -287,7 +287,7 @@ def texts_in_the_code() -> list[str]:
 
 
 def test_every_message_that_the_operations_guide_explains_is_one_of_the_code() -> None:
-    operations = (ROOT / "docs" / "operations.md").read_text()
+    operations = (ROOT / "docs/operations/messages.md").read_text()
     tables = re.findall(r"^\| (?:message|problem|reason) \|.*\n(?:\|.*\n)+", operations, flags=re.MULTILINE)
     rows = [row for table in tables for row in table.splitlines()[2:]]
     messages = [message for row in rows for message in re.findall(r"`(.+?)`", row.split(" | ")[0])]
@@ -305,7 +305,7 @@ def test_every_message_that_the_operations_guide_explains_is_one_of_the_code() -
 
 
 def test_every_finding_of_a_verification_is_explained_and_whether_it_is_a_violation() -> None:
-    operations = (ROOT / "docs" / "operations.md").read_text()
+    operations = (ROOT / "docs/operations/verification.md").read_text()
     documented = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", operations, flags=re.MULTILINE))
     assert documented == {kind: "yes" if m.violation else "no" for kind, m in MEANINGS.items()}
 

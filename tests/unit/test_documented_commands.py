@@ -21,10 +21,10 @@ RUN = {
 }
 # These sections have blocks that another test runs, or that need something that no test has.
 RUN_IN_SECTIONS = {
-    ("docs/operations.md", "Make a copy"): "tests/e2e/test_backups.py",
-    ("docs/operations.md", "Put a copy of the state back"): "tests/e2e/test_backups.py",
-    ("docs/operations.md", "Put a copy of all back"): "tests/e2e/test_backups.py",
-    ("docs/operations.md", "A row that the registry does not know"): "tests/e2e/test_hold_and_retire.py",
+    ("docs/operations/backups.md", "Make a copy"): "tests/e2e/test_backups.py",
+    ("docs/operations/backups.md", "Put a copy of the state back"): "tests/e2e/test_backups.py",
+    ("docs/operations/backups.md", "Put a copy of all back"): "tests/e2e/test_backups.py",
+    ("docs/operations/backups.md", "A row that the registry does not know"): "tests/e2e/test_hold_and_retire.py",
     ("docs/deployment.md", "On a laptop"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a laptop, with lakes on MinIO"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a cluster"): "tests/e2e/test_deployment.py",

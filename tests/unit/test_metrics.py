@@ -204,7 +204,7 @@ def test_one_datacenter_alone_may_be_asked_for(pipeline: Pipeline) -> None:
 
 
 def test_the_metrics_that_the_operations_guide_names_are_there_with_their_labels() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/operations/watching.md").read_text()
     (section,) = re.findall(r"^## Metrics\n(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
     named = set(re.findall(r"`(photon_\w+(?:\{[\w,]+\})?)`", section))
     measured = Measured("e", NOW_US, Measures())

@@ -55,7 +55,7 @@ def test_each_file_of_the_page_is_short_and_installed() -> None:
 
 
 def test_the_manual_has_each_shape_of_what_happened_with_its_words() -> None:
-    legend = " ".join((ROOT / "docs" / "operations.md").read_text().split())
+    legend = " ".join((ROOT / "docs/operations/watching.md").read_text().split())
     shapes = re.findall(r'glyph: "(.)", words: "([\w ]+)"', (STATIC / "js" / "marks.js").read_text())
     assert len(shapes) > 10
     told = {"breaks a promise": "a verification that found something", "release": "a release"}

@@ -87,5 +87,5 @@ def test_ids_in_ledgers_take_less_than_a_twentieth_of_a_write_each() -> None:
 
 
 def test_the_table_of_costs_is_that_of_the_operations_guide() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs/operations/registry.md").read_text()
     assert "\n".join(cost_table_of(measured_costs())) in text

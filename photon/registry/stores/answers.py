@@ -51,7 +51,8 @@ DENIED = (
 )
 _TABLE_MISSING = "ResourceNotFoundException"
 _MEND_RIGHTS = (
-    "mend this endpoint's credentials or rights (docs/operations.md: an endpoint that does not let Photon in)"
+    "mend this endpoint's credentials or rights "
+    "(docs/operations/registry.md: an endpoint that does not let Photon in)"
 )
 
 

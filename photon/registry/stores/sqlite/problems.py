@@ -20,7 +20,7 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DENIED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _PRIMARY_CODE = 0xFF  # SQLite's codes have finer ones in their upper bits
-_LOST = 'docs/operations.md, "A lost registry"'
+_LOST = 'docs/operations/backups.md, "A lost registry"'
 
 
 class NoAnswer(Exception):
