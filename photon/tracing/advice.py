@@ -47,8 +47,8 @@ def _leave_one_row(found: Trace) -> str:
 def _take_out_the_row(file: str, found: Trace) -> str:
     return (
         f"Keep a copy of {file} for analysis. Then, if its record is in the logs, take the row out of the "
-        "table (docs/operations/backups.md, a row that the registry does not know), and have the event joined "
-        f"again: photon recover {found.pipeline}."
+        "table (docs/operations/backups.md, a row that the registry does not know), and have the event "
+        f"joined again: photon recover {found.pipeline}."
     )
 
 

@@ -19,12 +19,13 @@ RUN = {
     "docs/sql.md": "tests/e2e/test_documents.py",
     "docs/tutorial.md": "tests/e2e/test_documents.py",
 }
+BACKUPS = "docs/operations/backups.md"
 # These sections have blocks that another test runs, or that need something that no test has.
 RUN_IN_SECTIONS = {
-    ("docs/operations/backups.md", "Make a copy"): "tests/e2e/test_backups.py",
-    ("docs/operations/backups.md", "Put a copy of the state back"): "tests/e2e/test_backups.py",
-    ("docs/operations/backups.md", "Put a copy of all back"): "tests/e2e/test_backups.py",
-    ("docs/operations/backups.md", "A row that the registry does not know"): "tests/e2e/test_hold_and_retire.py",
+    (BACKUPS, "Make a copy"): "tests/e2e/test_backups.py",
+    (BACKUPS, "Put a copy of the state back"): "tests/e2e/test_backups.py",
+    (BACKUPS, "Put a copy of all back"): "tests/e2e/test_backups.py",
+    (BACKUPS, "A row that the registry does not know"): "tests/e2e/test_hold_and_retire.py",
     ("docs/deployment.md", "On a laptop"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a laptop, with lakes on MinIO"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a cluster"): "tests/e2e/test_deployment.py",
