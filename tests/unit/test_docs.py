@@ -26,6 +26,7 @@ from photon.verification.report import MEANINGS
 from tests.documents import DOCUMENTS, ROOT, wrong_in
 
 PIPELINE_FILE = (ROOT / "docs" / "pipeline-file.md").read_text()
+MESSAGES = (ROOT / "docs" / "operations" / "messages.md").read_text()
 
 
 def models_in(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -269,8 +270,7 @@ def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:
     bases = (errors.UserError, errors.WrongUsage)
     direct = {error for base in bases for error in base.__subclasses__()} - {errors.WrongUsage}
     raised = {error.__name__ for error in direct if error.__module__.startswith("photon.")}
-    operations = (ROOT / "docs/operations/messages.md").read_text()
-    assert sorted(error for error in raised if f"`{error}`" not in operations) == []
+    assert sorted(error for error in raised if f"`{error}`" not in MESSAGES) == []
 
 
 def texts_in_the_code() -> list[str]:
@@ -287,8 +287,7 @@ def texts_in_the_code() -> list[str]:
 
 
 def test_every_message_that_the_operations_guide_explains_is_one_of_the_code() -> None:
-    operations = (ROOT / "docs/operations/messages.md").read_text()
-    tables = re.findall(r"^\| (?:message|problem|reason) \|.*\n(?:\|.*\n)+", operations, flags=re.MULTILINE)
+    tables = re.findall(r"^\| (?:message|problem|reason) \|.*\n(?:\|.*\n)+", MESSAGES, flags=re.MULTILINE)
     rows = [row for table in tables for row in table.splitlines()[2:]]
     messages = [message for row in rows for message in re.findall(r"`(.+?)`", row.split(" | ")[0])]
     said = texts_in_the_code()

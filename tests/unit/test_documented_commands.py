@@ -20,11 +20,10 @@ RUN = {
     "docs/tutorial.md": "tests/e2e/test_documents.py",
 }
 BACKUPS = "docs/operations/backups.md"
+COPIES = ("Make a copy", "Put a copy of the state back", "Put a copy of all back")
 # These sections have blocks that another test runs, or that need something that no test has.
 RUN_IN_SECTIONS = {
-    (BACKUPS, "Make a copy"): "tests/e2e/test_backups.py",
-    (BACKUPS, "Put a copy of the state back"): "tests/e2e/test_backups.py",
-    (BACKUPS, "Put a copy of all back"): "tests/e2e/test_backups.py",
+    **{(BACKUPS, copy): "tests/e2e/test_backups.py" for copy in COPIES},
     (BACKUPS, "A row that the registry does not know"): "tests/e2e/test_hold_and_retire.py",
     ("docs/deployment.md", "On a laptop"): "tests/e2e/test_deployment.py",
     ("docs/deployment.md", "On a laptop, with lakes on MinIO"): "tests/e2e/test_deployment.py",

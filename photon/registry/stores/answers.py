@@ -51,8 +51,7 @@ DENIED = (
 )
 _TABLE_MISSING = "ResourceNotFoundException"
 _MEND_RIGHTS = (
-    "mend this endpoint's credentials or rights "
-    "(docs/operations/registry.md: an endpoint that does not let Photon in)"
+    "mend its credentials or rights (docs/operations/registry.md: an endpoint that does not let Photon in)"
 )
 
 
