@@ -249,8 +249,8 @@ def test_a_sum_over_an_entry_cut_short_helps_nobody() -> None:
 def test_nonsense_with_a_checksum_that_agrees_raises_nothing_else() -> None:
     value = encode(SAMPLE)
     draw = random.Random(8)
-    flipped = [(at, bytes([value[at] ^ 1 << bit])) for at in range(len(value) - 16) for bit in range(8)]
-    others = [(draw.randrange(len(value) - 24), draw.randbytes(8)) for _ in range(2_000)]
+    flipped = [(at, bytes([value[at] ^ 1 << draw.randrange(8)])) for at in range(len(value) - 16)]
+    others = [(draw.randrange(len(value) - 24), draw.randbytes(8)) for _ in range(400)]
     refused = [is_refused_or_an_entry(changed(value, at, new)) for at, new in flipped + others]
     assert sum(refused) > len(refused) // 20  # most of the others change a hash, a time or a name
 
