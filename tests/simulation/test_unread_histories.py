@@ -50,12 +50,12 @@ def _due_by_the_clock(waiting, now_us, most, watermark_us, retry):  # type: igno
 
 
 @pytest.mark.parametrize(
-    ("way", "owner", "name", "broken", "because"),
+    ("way", "owner", "name", "broken", "because", "first"),  # near the seed that notices it
     [
-        ("link", _Scanner, "_miss", lambda *_: None, "is not there"),  # a link to nothing is nothing
-        ("beside", Contents, "is_copy_so_far", lambda *_: True, "is not there"),  # a copy by its name
-        ("half", LogReader, "unread", _unread_foreign, "given up"),  # primary logs hold nothing
-        ("half", LogReader, "unread", _unread_primaries, "is not there"),  # foreign logs hold nothing
+        ("link", _Scanner, "_miss", lambda *_: None, "is not there", 0),  # a link to nothing is nothing
+        ("beside", Contents, "is_copy_so_far", lambda *_: True, "is not there", 25),  # a copy by its name
+        ("half", LogReader, "unread", _unread_foreign, "given up", 4),  # primary logs hold nothing
+        ("half", LogReader, "unread", _unread_primaries, "is not there", 11),  # foreign logs hold nothing
     ],
     ids=["links", "copies", "primary", "foreign"],
 )
@@ -67,10 +67,11 @@ def test_a_broken_hold_is_caught_by_a_history(
     name: str,
     broken: Callable[..., object],
     because: str,
+    first: int,
 ) -> None:
     monkeypatch.setattr(owner, name, broken)
     history = partial(stories.a_history, tmp_path, ways=("plain", way))
-    search(history, range(60), because, "a history")
+    search(history, range(first, 60), because, "a history")
 
 
 STORIES = [

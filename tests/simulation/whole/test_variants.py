@@ -12,7 +12,6 @@ AT_ONCE = (
     "whatever lies in the folder is committed",
     "a claim without an answer counts as won",
     "nobody takes orders",
-    "a run is fenced by nobody",
 )
 
 
