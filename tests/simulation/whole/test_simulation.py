@@ -61,7 +61,7 @@ def test_a_process_dies_that_would_commit_by_its_check_before_a_copy_was_put_bac
     for folder in folders:
         folder.mkdir()
     print(f"seeds: {seeds}")
-    assert any([died_by_its_check(folder, seed) for folder, seed in zip(folders, seeds, strict=True)])
+    assert any(died_by_its_check(folder, seed) for folder, seed in zip(folders, seeds, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(2))
