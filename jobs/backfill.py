@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from jobs.dialect import as_itself
-from jobs.session import local_master, reach_lakes, session_for, stop_session
+from jobs.session import is_alive, local_master, reach_lakes, session_for, stop_session
+from jobs.spark_errors import begun_again, told
 from jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.process.operating_system import come_after_others
@@ -58,10 +59,14 @@ def rebuild(
     session: SparkSession | None = None,
 ) -> Rebuilt:
     """Rebuild rows with Spark. `session`: instead of one of its own, which yields to other processes."""
-    with _session(pipeline, progress, session) as spark:
-        program = SparkProgram(spark())
-        plan = partial(Rebuild, pipeline, datacenter, window, program, progress, on_plan)
-        done = carry_out(plan, dry_run, progress)
+
+    def rebuilt() -> Rebuilt:
+        with _session(pipeline, progress, session) as spark:
+            program = SparkProgram(spark())
+            plan = partial(Rebuild, pipeline, datacenter, window, program, progress, on_plan)
+            return carry_out(plan, dry_run, progress)
+
+    done = begun_again(rebuilt, progress)
     if not dry_run:
         release_at_end(pipeline, datacenter)
     return done
@@ -100,21 +105,25 @@ def _session(
 ) -> Iterator[SparkMaker]:
     """A maker of the session at its first use, which has it from then on; it stops its own one at the end."""
     own: list[SparkSession] = []
+    used: list[SparkSession] = []
+    lakes = {name: place.lake for name, place in pipeline.datacenters.items()}
 
     def session() -> SparkSession:
         if given is not None:
             found = given() if callable(given) else given
         else:
-            if not own:
+            if not own or not is_alive(own[-1]):
                 progress("starting Spark")
                 own.append(session_for(pipeline, f"photon backfill {pipeline.name}", master))
-            found = own[0]
+            found = own[-1]
+        used.append(found)
         reach_lakes(found, pipeline)
         return found
 
     master = behind_others() if given is None else None
     try:
-        yield session
+        with told(lakes, used):
+            yield session
     finally:
         for each in own:
             stop_session(each)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from jobs.local.frames import LocalFrame
 from jobs.local.functions import LocalFunctions
 from jobs.local.session import LocalSession, write_file
+from jobs.spark_errors import NOT_DAMAGED, away, words_in
 from photon.dispatcher.task_splitter import spread
 from photon.pipeline.location import Location
 from photon.storage.delta import LakeUnavailable
@@ -102,6 +103,8 @@ def write_parquet(frame: object, folder: Location, name: str) -> None:
     try:
         cast("DataFrame", frame).write.parquet(str(folder / name))
     except (Py4JError, PySparkException) as error:
+        if why := away(words_in(error)):
+            raise LakeUnavailable(f"cannot write to {folder}: {why}; {NOT_DAMAGED}") from error
         said = str(error).partition("\n")[0]
         raise LakeUnavailable(f"cannot write to {folder}, which must be writable: {said}") from error
 

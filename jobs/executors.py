@@ -57,6 +57,11 @@ class Executors:
         return None if is_dynamic and least == "0" else cls(session, 0.0 if are_missed else COMING_SECONDS)
 
     @property
+    def are_there(self) -> bool:
+        """Whether there was one at the last look."""
+        return self._none_since is None
+
+    @property
     def are_gone(self) -> bool:
         """Whether there are none, and for longer than a moment."""
         since = self._none_since
@@ -102,6 +107,15 @@ class Executors:
             raise lacking(master, f"gives {error}: look at its machine, or start it again") from error
         except (Py4JError, OSError):  # its connection went with the master of before
             return False
+
+
+def has_none(session: SparkSession) -> bool:
+    """Whether a session on a cluster has no executor now, or was ended by the cluster."""
+    try:
+        context = session.sparkContext._jsc.sc()
+        return bool(context.isStopped()) or context.getExecutorMemoryStatus().size() <= 1
+    except (Py4JError, OSError):  # its JVM is gone
+        return False
 
 
 def lacking(master: str, why: str = NO_WORKER) -> NoExecutor:

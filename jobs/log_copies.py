@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from jobs.dialect import F, read_in_tasks, words_of
 from jobs.local.session import LocalSession
+from jobs.spark_errors import begun_again, told
 from jobs.verification import is_small
 from photon.logs.ranges import PIECE_BYTES
 from photon.pipeline.file import Pipeline
@@ -41,8 +42,12 @@ def compare(
     session: SparkSession | LocalSession | SparkMaker | None = None,
 ) -> ComparedCopies:
     """Compare the copies of the logs (`compare_copies`). `session`: as for `verify`."""
-    with Reading(pipeline, session, progress) as reading:
-        return compare_copies(pipeline, datacenters, reading, now_us, keep)
+
+    def compared() -> ComparedCopies:
+        with Reading(pipeline, session, progress) as reading:
+            return compare_copies(pipeline, datacenters, reading, now_us, keep)
+
+    return begun_again(compared, progress)
 
 
 class Reading:
@@ -87,7 +92,7 @@ class Reading:
         """Digests by datacenter, and the files with bytes that can't be read."""
         self._progress("digesting what is new in the copies of the logs")
         session = self._session_for(parts)
-        with words_of(session):
+        with words_of(session), told({}, [] if isinstance(session, LocalSession) else [session]):
             read = self._read(session, parts, digest_parts, DIGESTS)
             sums = [F.sum(name).alias(name) for name in ("events", "low", "high")]
             places = [F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset")]
@@ -105,7 +110,7 @@ class Reading:
             f"comparing the events of {counted(len(expected), 'hour')} in which copies of the logs differ"
         )
         session = self._session_for(parts)
-        with words_of(session):
+        with words_of(session), told({}, [] if isinstance(session, LocalSession) else [session]):
             read = self._read(session, parts, ids_of_parts, IDS).persist()
             try:
                 unreadable = read.where("lost").select("datacenter", "file").distinct().collect()

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from jobs.cluster import PYTHON, code_archive, is_cluster, settings_of
-from jobs.executors import built_in_time, lacking
+from jobs.executors import Executors, built_in_time, lacking
 from photon.join.messages import NoExecutor
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 CREDENTIALS_PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-CORES_TOLD_AFTER_SECONDS = 15.0  # without a core; executors of a cluster need some 5 s to start
-MASTER_PAUSE_SECONDS = 5.0  # between two tries of a program whose master is away
-# A machine that loses its power sends no word. Spark gives its executors up after two minutes.
+LOOK_SECONDS = 1.0  # between two looks of a program whose master, or executor, is away
+# A machine that loses its power sends no word. Spark gives its executors up after two minutes; so it is told
+# within 17 s, and red within 30 s. An executor that only stood still for so long is replaced by another one.
 SOON_GIVEN_UP = {
-    "spark.executor.heartbeatInterval": "5s",
-    "spark.storage.blockManagerHeartbeatTimeoutMs": "30s",
-    "spark.network.timeoutInterval": "5s",
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "10s",
+    "spark.network.timeoutInterval": "1s",
 }
 TASK_TRIES = 4  # for a task whose worker died, in all
 # The JVM only schedules; records are read, joined and written in Python workers. Compiled no further than
@@ -94,22 +94,30 @@ def session_for_joins(pipeline: Pipeline, name: str) -> SparkSession:
 def session_for(pipeline: Pipeline, name: str, here: str | None = None) -> SparkSession:
     """A session with the master that the pipeline names, else with `here`, on this machine.
 
-    A cluster's master that is away, or has no core, is waited for.
+    A cluster's master that is away, or gives no executor, is waited for. What runs when all executors are
+    gone is canceled.
     """
     master, told = pipeline.spark.master or here, ""
     if master is None or not is_cluster(master):
         return build_session(name, master, pipeline.spark.settings)
+    session: SparkSession | None = None
+    executors: Executors | None = None
     while True:
         try:
-            session = built_in_time(master, lambda: _on_cluster(pipeline, name, master, {}))
+            if session is None:
+                session = built_in_time(master, lambda: _on_cluster(pipeline, name, master, SOON_GIVEN_UP))
+                executors = Executors.of(session, are_missed=False)
+            if executors is None or executors.are_there:
+                return session
+            if executors.are_gone:
+                executors.refuse()
+                stop_session(session)
+                session = None
         except NoExecutor as error:
             if str(error) != told:
                 log.warning("waits: %s", error)
             told = str(error)
-            time.sleep(MASTER_PAUSE_SECONDS)
-            continue
-        _await_a_core(session, master)
-        return session
+        time.sleep(LOOK_SECONDS)
 
 
 def _on_cluster(pipeline: Pipeline, name: str, master: str, executors: Mapping[str, str]) -> SparkSession:
@@ -118,21 +126,6 @@ def _on_cluster(pipeline: Pipeline, name: str, master: str, executors: Mapping[s
     session = build_session(name, master, {**settings_of(code), **executors, **pipeline.spark.settings})
     session.sparkContext.addFile(str(code))
     return session
-
-
-def _await_a_core(session: SparkSession, master: str) -> None:
-    """Run a first, small job. Where other applications have all cores it waits, which is told once."""
-    text = (
-        f"waiting for a core of Spark's master {master}: it has no worker with enough memory, or others have "
-        "all of its cores; spark.settings {spark.cores.max: NUMBER} of each leaves some to the others"
-    )
-    told = threading.Timer(CORES_TOLD_AFTER_SECONDS, log.warning, (text,))
-    told.daemon = True
-    told.start()
-    try:
-        session.sparkContext.parallelize([0], 1).count()
-    finally:
-        told.cancel()
 
 
 def build_session(

@@ -6,18 +6,17 @@ engine that runs the queries: Spark, or this process where there is little to re
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from jobs.cluster import is_cluster
 from jobs.dialect import F, union_of, words_of
 from jobs.local.session import LocalSession
+from jobs.spark_errors import begun_again, told
 from jobs.stage_progress import reporting_stages
 from jobs.verification_findings import Findings, by_datacenter
 from jobs.verification_kept import KeptResults, settled_records
@@ -34,10 +33,8 @@ from jobs.verification_reach import (
 from jobs.verification_side_rows import primary_lines_without_rows
 from jobs.verification_taken_rows import with_one_of_each_event
 from photon.pipeline.file import Pipeline
-from photon.pipeline.location import Location
 from photon.releases import copies
 from photon.releases.release import Verified
-from photon.storage.damaged_files import damaged
 from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.classes import undecided_evidence
 from photon.verification.days import Window
@@ -83,12 +80,16 @@ def verify(
     scope = open_scope(pipeline, datacenters, anew)
     if not scope.selected:
         return VerificationReport({}, rows=0, retired=scope.left_out)
-    with _session_of(scope, session, progress) as own, words_of(own), _reporting(own, progress) as say:
-        verification = Verification(own, scope, say, pages)
-        try:
-            report = verification.report(keep, window)
-        finally:
-            verification.close()
+
+    def reported() -> VerificationReport:
+        with _session_of(scope, session, progress) as own, words_of(own), _reporting(own, progress) as say:
+            verification = Verification(own, scope, say, pages)
+            try:
+                return verification.report(keep, window)
+            finally:
+                verification.close()
+
+    report = begun_again(reported, progress)
     of = {name: replace(one, release=awaited.get(name)) for name, one in report.datacenters.items()}
     report = replace(report, datacenters=of)
     _tell_releases(pipeline, report)
@@ -168,7 +169,7 @@ def _session_of(
         own.conf.set("spark.sql.maxPlanStringLength", str(PLAN_CHARACTERS))
         # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
         own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
-        with naming_damaged_files(lakes):
+        with told(lakes, [base]):
             yield own
     finally:
         if given is None:
@@ -364,28 +365,3 @@ def _counts(frame: DataFrame, column: str) -> Counter[tuple[str, str]]:
     """How many rows there are, by datacenter and the value of a column."""
     counted = frame.groupBy("datacenter", column).count().collect()
     return Counter({(row["datacenter"], row[column]): row["count"] for row in counted})
-
-
-_UNREAD = re.compile(r"\[FAILED_READ_FILE[^]]*\] Encountered error while reading file (\S+)\.\s")
-
-
-@contextmanager
-def naming_damaged_files(lakes: Mapping[str, Location]) -> Iterator[None]:
-    """Raise LakeUnavailable for a data file below one of these lakes that Spark can't read.
-
-    `lakes`: by datacenter. Spark's own error has the file's URI, within the stacks of its tasks.
-    """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        found = _UNREAD.search(str(error))
-        uri = unquote(found[1]) if found is not None else ""
-        of_file = {name: lake for name, lake in lakes.items() if f"{lake}/" in uri}
-        if not of_file:
-            raise
-        name, lake = max(of_file.items(), key=lambda one: len(str(one[1])))  # one may lie below another
-        path = uri.partition(f"{lake}/")[2]
-        raise damaged(name, lake / path, "can't be read as Parquet") from error

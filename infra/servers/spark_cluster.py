@@ -95,8 +95,13 @@ class Worker:
         """The id of the process that all others of the worker are below."""
         return self._process.pid
 
+    def stand_still(self) -> None:
+        """Stop it and all that it started: nobody is told, as when a machine loses power."""
+        for each in family_of(self._process.pid):
+            each.suspend()
+
     def kill(self) -> None:
-        """End it and all that it started at once, as when a machine loses power."""
+        """End it and all that it started at once; the system closes its connections."""
         kill_all(reversed(family_of(self._process.pid)))
         self._process.wait()
 

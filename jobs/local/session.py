@@ -18,6 +18,7 @@ from photon.pipeline.location import Location
 from photon.storage.damaged_files import damaged
 from photon.storage.delta import lake_errors
 from photon.storage.store import store_of
+from photon.storage.store_errors import tells_of_damage
 
 _SEED = 42  # Spark's
 _MASK = 2**64 - 1
@@ -129,6 +130,8 @@ class LocalSession:
             try:
                 rows = pq.ParquetFile(source).read()
             except (pa.ArrowInvalid, OSError) as error:
+                if not tells_of_damage(error):
+                    raise
                 raise damaged(datacenter, path, "can't be read as Parquet") from error
         there = {name.lower(): name for name in rows.column_names}
         columns = [

@@ -18,7 +18,7 @@ GOES_ON = "mend that, and it goes on by itself"
 # Nobody gives a datacenter up for good within this: starts, mounts and clocks are late by less.
 LOST_SECONDS = 3_600.0
 # An alarm on executors waits so long: their driver counts each second, and has waited before it says so.
-EXECUTORS_SECONDS = 10.0
+EXECUTORS_SECONDS = 3.0
 SILENT_AGAIN_SECONDS = 10.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -17,7 +18,15 @@ from photon.health.verdict import Verdict
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from tests.e2e.one_query import log_clicks, one_query
-from tests.e2e.photon_process import PATIENCE_SECONDS, joined_rows, running, status_with, wait_for_rows
+from tests.e2e.photon_process import (
+    PATIENCE_SECONDS,
+    joined_rows,
+    line_with,
+    photon,
+    running,
+    status_with,
+    wait_for_rows,
+)
 from tests.e2e.test_cluster import settings
 
 pytestmark = [
@@ -26,6 +35,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
 ]
+TOLD_SECONDS = 30.0
 
 
 def works(pipeline: Path, until: str) -> tuple[Verdict, float]:
@@ -85,3 +95,54 @@ def test_a_join_that_starts_while_its_master_is_away_waits_for_it(tmp_path: Path
         cluster.master.kill()
     assert joining.returncode == 0, errors
     assert joined_rows(pipeline)["click"].to_pylist() == ["c0"]
+
+
+def test_a_join_whose_last_worker_loses_its_power_is_red_within_30_s_and_goes_on_with_another_one(
+    tmp_path: Path,
+) -> None:
+    with spark_cluster(tmp_path / "cluster", workers=1) as cluster:
+        pipeline = one_query(tmp_path, "c0", more=settings(cluster, batch_events=1_000))
+        with running("join", pipeline, "-d", "east") as joining:
+            wait_for_rows(pipeline, "east", at_least=1)
+            cluster.workers[0].stand_still()
+            log_clicks(pipeline, "c1")
+            red, took_seconds = works(pipeline, "error")
+            assert NO_EXECUTOR in red.says
+            assert took_seconds < TOLD_SECONDS
+            cluster.add_worker()
+            wait_for_rows(pipeline, "east", at_least=2)
+            works(pipeline, "ok")
+            joining.send_signal(signal.SIGTERM)
+            _, errors = joining.communicate(timeout=PATIENCE_SECONDS)
+    assert joining.returncode == 0, errors
+    assert sorted(joined_rows(pipeline)["click"].to_pylist()) == ["c0", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "step"),
+    [
+        (("verify", "--record", "--json"), "looking for the primary events"),
+        (("backfill", "-d", "east", "--day", "1970-01-01", "--rebuild", "--json"), "starting Spark"),
+    ],
+)
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_program_whose_last_executor_goes_says_within_30_s_that_it_waits_and_goes_on_with_another_one(
+    tmp_path: Path, arguments: tuple[str, ...], step: str, is_forgotten: bool
+) -> None:
+    with spark_cluster(tmp_path / "cluster", workers=1) as cluster:
+        pipeline = one_query(tmp_path, "c0", "c1", more=settings(cluster, batch_events=1_000))
+        photon("join", pipeline, "--complete", "--engine", "local")
+        with running(arguments[0], pipeline, *arguments[1:]) as program:
+            line_with(step, program)
+            cluster.workers[0].kill()
+            if is_forgotten:
+                cluster.master.kill()
+            began = time.monotonic()
+            assert NO_EXECUTOR in line_with("waits: ", program)
+            assert time.monotonic() - began < TOLD_SECONDS
+            if is_forgotten:
+                cluster.master.start()
+            cluster.add_worker()
+            printed, errors = program.communicate(timeout=PATIENCE_SECONDS)
+    assert program.returncode == 0, errors
+    assert json.loads(printed)
