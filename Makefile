@@ -116,9 +116,9 @@ docs: setup
 
 # These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
-# Four processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
+# Three processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
 # servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
-BY_FILE = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
+BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
   tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/releases tests/feed tests/unit
 
 # Tests without their program are skipped. All stages add them to one file, which the end of a run tells.
@@ -136,12 +136,12 @@ none-skipped:
 	@rm -f $(SKIPPED)
 
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
-# process). One group after the other: side by side all of them wait for the same two cores. Outages come two by two.
+# process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
 test-all: none-skipped setup dynoxide dynamodb-local
 	$(BY_FILE) -m "slow and not (long or browser or services)"
 	$(BIN)/pytest -m "services and not long" tests/services
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
-	$(BIN)/pytest -n 2 -m "(server or slow) and not long" tests/e2e/outages
+	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
 	$(TELL_SKIPPED)
 
 # People run these by hand; shorter tests hold the same. Whole demos and real logs under Spark take both cores.
