@@ -47,9 +47,9 @@ def words_in(error: BaseException) -> str:
 
 
 def away(said: str) -> str:
-    """Why a store does not answer, by what is said last of it in an error of Spark; empty: it may answer."""
+    """Why a store does not answer, by what is said first of it in an error of Spark; empty: it may answer."""
     found = [one[0] or one[1] for one in _AWAY.findall(said)]
-    return str(found[-1]).strip() if found else ""
+    return str(found[0]).strip() if found else ""
 
 
 @contextmanager

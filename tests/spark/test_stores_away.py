@@ -56,7 +56,7 @@ def test_a_store_that_goes_amid_a_verification_is_named_and_no_data_file_is_call
         faulty.mend()
         close_registries()
     said = str(raised.value)
-    assert "joined_events/" in said
+    assert "joined_events/" in said, said
     assert "Parquet" not in said
     assert "put it back" not in said
 
