@@ -29,8 +29,6 @@ VERIFY = """from jobs import verification
 from photon.pipeline.file import load_pipeline
 verification.WITHOUT_SPARK_BYTES = -1
 print(verification.verify(load_pipeline("pipeline.yaml"), ["east"]).ok)"""
-# The JVM's own SDK is tried with these; each is a session of Spark.
-JVM_WAYS = ("environment", "file", "profile", "program")
 # Objects and tables are opened by each way in tests/contract; a whole join by two of them runs always.
 ALWAYS = ("file", "container")
 LATER = 30  # events that come once keys are others
@@ -88,7 +86,7 @@ def test_a_datacenter_that_is_all_on_s3_is_joined_and_verified_by_each_way(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("way", JVM_WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_verification_by_spark_reads_tables_with_the_keys_of_each_way(
     tmp_path: Path, minio: MinioServer, monkeypatch: pytest.MonkeyPatch, services: KeyServices, way: str
 ) -> None:
