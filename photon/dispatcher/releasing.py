@@ -65,7 +65,7 @@ def refuse_lacking(registry: IdRegistry, newest: Mapping[str, Release]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The findings of a look at all lakes: the rows for the next release, and the newest copies."""
+    """The findings of a look at all lakes: rows for the next release, and the newest copies if it is due."""
 
     sight: Sight
     newest: Mapping[str, Release]
@@ -209,12 +209,16 @@ class Releasing:
     def _look(
         self, last: Release | None, closed: Mapping[str, Place], said: tuple[Said, ...], register: Register
     ) -> Looked:
-        """Count the lakes that can be read. OSError."""
+        """Count the lakes that can be read. OSError.
+
+        Copies are asked for before a release is offered (R5): where nothing is new, none is.
+        """
         counted = count_lakes(self.pipeline, self._counters, last, closed, register, self._count)
         if last is not None and last.set_back is not None:
             self._verified = copies.verified(self._lake)
         sight = Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), self._verified)
-        return Looked(sight, newest_copies(self.pipeline, self._latest_in))
+        is_new = next_release(sight, self.clock.now_us()) is not None
+        return Looked(sight, newest_copies(self.pipeline, self._latest_in) if is_new else {})
 
     def _latest_in(self, datacenter: str) -> Release | None:
         """The newest copy in a lake; None also if that can't be read, as its count says so."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from itertools import chain
 from pathlib import Path
+from time import monotonic
 from typing import cast
 
 from deltalake import DeltaTable
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 
 READ_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined")  # beside the joined rows
 UNMATCHED: TableName = "unmatched"
+# On S3 a look at a table is a request. What others commit to a side table is a red fact within a minute: with
+# a release each half minute that is each time. Of a table that is not there nothing was promised.
+SIDE_LOOKED_SECONDS, ABSENT_LOOKED_SECONDS = 25.0, 80.0
 Others = dict[str, tuple[ForeignCommits, ...]]  # commits of others, by table
 
 
@@ -48,8 +52,9 @@ class LakeCounter:
     _counted: tuple[tuple[object, ...], Counted] | None = None
     _watches: dict[TableName, ForeignCommitWatch] = field(default_factory=dict)
     _sides: dict[TableName, DeltaTable | None] = field(default_factory=dict)  # as they were looked at last
+    _looked_seconds: dict[TableName, float] = field(default_factory=dict)  # when
     _own: tuple[object, ...] = ()  # what the last look found of Photon's own commits
-    _looks: int = 0
+    elapsed_seconds: Callable[[], float] = monotonic
 
     def count(self, before: Part | None, closed: Place) -> Counted:
         """The part up to what is closed, as far as the table has it; `before`: the part of the last release.
@@ -109,14 +114,20 @@ class LakeCounter:
         """Handles on the side tables that are there.
 
         In a store each look is a request. So where Photon has committed nothing since the last look, which
-        `own` tells, a third of the tables is looked at for commits of others.
+        `own` tells, those are looked at for commits of others whose last look is long ago.
         """
+        now_seconds = self.elapsed_seconds()
         sides = [name for name in TABLE_COLUMNS if name != "joined_events"]
         if own == self._own and not isinstance(self.lake, Path):
-            sides = sides[self._looks % 3 :: 3]
+            sides = [name for name in sides if self._is_due(name, now_seconds)]
         self._sides |= {name: self._table(name).load_if_there() for name in sides}
-        self._own, self._looks = own, self._looks + 1
+        self._looked_seconds |= dict.fromkeys(sides, now_seconds)
+        self._own = own
         return {name: handle for name, handle in self._sides.items() if handle is not None}
+
+    def _is_due(self, side: TableName, now_seconds: float) -> bool:
+        every_seconds = ABSENT_LOOKED_SECONDS if self._sides[side] is None else SIDE_LOOKED_SECONDS
+        return now_seconds - self._looked_seconds[side] >= every_seconds
 
     def _with_others(
         self,

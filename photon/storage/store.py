@@ -84,7 +84,10 @@ class Store(Protocol):
         """What tells an object from others that come under its name; None if there is none."""
 
     def versions(self, first: str, second: str) -> dict[str, str]:
-        """The versions of two objects that follow each other by name: of S3 one listing, which sees both."""
+        """The versions of two objects that follow each other by name: of S3 one listing, which sees both.
+
+        It may see more, behind them in their folder.
+        """
 
     def read_version(self, name: str) -> tuple[bytes, str]:
         """The bytes of an object, and its `version`. FileNotFoundError."""

@@ -14,12 +14,13 @@ from bench.s3_requests import CountingS3, Requests
 from infra.servers.minio import MinioServer
 from photon.dispatcher.completion import watermark_of
 from photon.dispatcher.log_reader import LogReader
+from photon.dispatcher.retrying import Callbacks
 from photon.logs.on_s3 import listing
 from photon.logs.on_s3.listing import ListedWatch
 from photon.logs.on_s3.objects import found_object
 from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS
-from photon.releases.parts import LakeCounter
+from photon.releases.parts import ABSENT_LOOKED_SECONDS, SIDE_LOOKED_SECONDS, LakeCounter
 from photon.releases.release import NOTHING
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.s3 import S3Store
@@ -95,6 +96,25 @@ def test_a_table_to_which_nothing_was_committed_costs_a_listing(
     assert table.version_in(look_again, APP) == 3
 
 
+def test_an_entry_that_one_handle_of_a_process_has_read_no_other_one_reads(
+    counted: S3Folder, counting: CountingS3
+) -> None:
+    """Broken variant: each handle has its own, and a release reads again what batches have read."""
+    table, other = table_in(counted, 1), OutputTable(counted, "joined_events")
+    other.load()
+    for batch in range(2, 12):
+        table.commit([written(table, f"{batch}")], APP, batch, batch - 1, has_begun=True)
+    table.load()
+
+    def go_on() -> None:
+        handle = other.load_if_there()
+        assert handle is not None
+        assert other.version_in(handle, APP) == 11
+
+    entries = [key for method, key in asked(counting, go_on).elements() if method == "GET"]
+    assert len(entries) == 2 * 10, "delta-rs itself reads each twice"
+
+
 @pytest.mark.parametrize("look", ["load", "load_if_there"])
 def test_a_lake_that_is_put_back_with_other_entries_under_the_same_numbers_is_known(
     counted: S3Folder, look: str
@@ -114,17 +134,44 @@ def test_a_lake_that_is_put_back_with_other_entries_under_the_same_numbers_is_kn
     assert sorted(ids_in(table)) == sorted(ids_in(other))
 
 
-def test_a_release_that_finds_nothing_new_costs_no_more_than_a_listing_a_table(
+def test_a_release_that_finds_nothing_new_lists_each_table_where_that_is_due(
     counted: S3Folder, counting: CountingS3
 ) -> None:
-    for name in TABLE_COLUMNS:
+    """What others do to a side table is to be a red fact within a minute, with a release each half of one."""
+    now_seconds, absent = 0.0, {"unmatched", "left_out"}
+    for name in TABLE_COLUMNS.keys() - absent:
         OutputTable(counted, name).create("clicks", "east")
-    counter = LakeCounter("east", counted)
+    counter = LakeCounter("east", counted, elapsed_seconds=lambda: now_seconds)
     before = counter.count(None, NOTHING).part
-    counts = [asked(counting, lambda: counter.count(before, NOTHING)) for _ in range(4)]
-    assert max(found.total() for found in counts[1:]) <= 4, counts[-1]
-    looked_at = {key for found in counts[1:] for method, key in found if method == "LIST"}
-    assert len(looked_at) == len(TABLE_COLUMNS), "each table within three looks"
+
+    def looked_at() -> set[str]:
+        found = asked(counting, lambda: counter.count(before, NOTHING))
+        assert {(method, count) for (method, _), count in found.items()} == {("LIST", 1)}
+        return {key.removeprefix(str(counted).removeprefix("s3://")).split("/")[1] for _, key in found}
+
+    counter.count(before, NOTHING)
+    now_seconds += SIDE_LOOKED_SECONDS - 1
+    assert looked_at() == {"joined_events"}
+    now_seconds += 1
+    assert looked_at() == TABLE_COLUMNS.keys() - absent
+    now_seconds += ABSENT_LOOKED_SECONDS
+    assert looked_at() == TABLE_COLUMNS.keys()
+
+
+def test_copies_of_releases_are_asked_for_where_a_release_is_to_be_made(
+    tmp_path: Path, counted: S3Folder, counting: CountingS3
+) -> None:
+    """Broken variant: each half minute of an idle join lists and reads them."""
+    world = World(tmp_path)
+    east = world.pipeline.datacenters["east"].model_copy(update={"lake": counted})
+    world.use(world.pipeline.model_copy(update={"datacenters": {"east": east}}))
+    world.events("c1")
+    world.join()
+    ends_us = world.clock.now_us() + HOUR_SECONDS // 12 * MICROSECONDS
+    idle = Callbacks(lambda: world.clock.now_us() >= ends_us)
+    found = asked(counting, lambda: world.join(mode="stop", callbacks=idle))
+    copies = {key: count for key, count in found.items() if "/releases" in key[1]}
+    assert sum(copies.values()) <= 8, f"at its start, and no more: {copies}"
 
 
 def test_an_hour_without_news_costs_a_log_of_2100_objects_fewer_than_900_listings(
