@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from photon.errors import UserError
-from photon.process.operating_system import come_after_others
+from photon.process.operating_system import RUNNABLE, come_after_others, state_of
 
 T = TypeVar("T")
 
@@ -40,7 +40,8 @@ class Question(Generic[T]):
         self._error: BaseException | None = None
         self._has_ended = threading.Event()
         self.was_told = False  # somebody had its answer or error
-        threading.Thread(target=self._run, daemon=True, name="question").start()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="question")
+        self._thread.start()
 
     @property
     def has_ended(self) -> bool:
@@ -68,14 +69,18 @@ class Question(Generic[T]):
             if took < seconds:
                 continue
             at_work = _at_work_seconds() if while_working else 0.0
-            is_at_work = while_working and at_work - began_at_work >= STANDSTILL_SHARE * took
-            if not is_at_work or time.monotonic() >= ends:
+            is_at_work = at_work - began_at_work >= STANDSTILL_SHARE * took or self._is_runnable()
+            if not (while_working and is_at_work) or time.monotonic() >= ends:
                 raise NotInTime(f"no answer within {seconds:g} s")
             began, began_at_work = time.monotonic(), at_work
         self.was_told = True
         if self._error is not None:
             raise self._error
         return self._answers[0]
+
+    def _is_runnable(self) -> bool:
+        """Whether it computes or stands in line: Linux counts a wait in line only once it is over."""
+        return self._thread.native_id is not None and state_of(self._thread.native_id) == RUNNABLE
 
 
 class Repeated(Generic[T]):

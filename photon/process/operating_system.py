@@ -20,6 +20,7 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 STOPPED = ("T", "t")  # stopped by a signal, or by a debugger
 ON_DISK = "D"
+RUNNABLE = "R"  # it computes, or stands in line for a processor
 ENDED = ("Z", "X")  # its parent has not asked yet how it ended
 _BEGAN_WORD = 19  # field 22 of the account, which begins with its field 3
 NICENESS = 10  # upkeep and rebuilds have it, so that joins go first
