@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
 # The session begins after the first batch, whose rows come first, or after so long: catch-up may take hours.
 FIRST_BATCH_SECONDS = 10.0
-# A session that begins fills a core, and as many begin at once as there are such pairs of cores: four on two
-# cores kept the successor of a killed shift from its first row for 30 s and more.
+# A session fills a core while it begins. Four at once on two cores kept the successor of a killed shift from
+# its first row for 30 s and more.
 CORES_PER_SESSION = 2
-TURN_SECONDS = 60.0  # whoever waited so long begins all the same
+TURN_SECONDS = 60.0  # a session begins after this wait, whatever the others do
 
 
 class WarmingRunner:

@@ -52,7 +52,7 @@ from photon.storage.tables import (
 log = logging.getLogger(__name__)
 
 SET_ASIDE_FILE = f"{Path(STATE_FILE).stem}-set-aside.sqlite"
-# The old state is set aside in a moment without a reader; status and sensors read it for milliseconds.
+# A start sets the old state aside while nobody reads it. Status and sensors read it for milliseconds.
 READERS_SECONDS, READERS_PAUSE_SECONDS = 20.0, 0.05
 
 

@@ -59,13 +59,18 @@ def test_a_state_that_could_not_be_judged_at_once_is_set_aside_all_the_same(worl
     assert world.joined_ids() == ["c1", "c2"]
 
 
-def test_a_new_epoch_that_begins_while_somebody_reads_the_old_state_says_so(world: World) -> None:
+def put_an_older_state_back(world: World) -> None:
+    """Have the next start begin a new epoch: its state lacks the last batch, which joined c2."""
     world.events("c1")
     world.join()
     put_back = world.copy_state()
     world.clicks(("c2", "q1"))
     world.join()
     put_back()
+
+
+def test_a_new_epoch_that_begins_while_somebody_reads_the_old_state_says_so(world: World) -> None:
+    put_an_older_state_back(world)
     with (
         world.state_of("east"),
         pytest.raises(StateUnavailable, match="the next start tries again"),
@@ -88,12 +93,7 @@ class ShortReader(ManualClock):
 
 
 def test_a_new_epoch_waits_for_whoever_reads_the_old_state_for_a_moment(world: World) -> None:
-    world.events("c1")
-    world.join()
-    put_back = world.copy_state()
-    world.clicks(("c2", "q1"))
-    world.join()
-    put_back()
+    put_an_older_state_back(world)
     world.clock = ShortReader(world)
     world.join()
     assert world.joined_ids() == ["c1", "c2"]
