@@ -19,7 +19,6 @@ from photon.dispatcher.shift.run import run_shift
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry
-from photon.registry.stores.sqlite.file import DATABASE
 from photon.registry.stores.sqlite.lock import LOCK, NEXT
 from tests.support.local_servers import local_server
 
@@ -84,11 +83,11 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """All that is below a folder; of a database its rows, since a reader may move them within its files."""
+    """All below a folder but bytecode that Python keeps; of a database its rows, which readers may move."""
     found: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(each for each in folder.rglob("*") if "__pycache__" not in each.parts):
         name = str(path.relative_to(folder))
-        if path.name == DATABASE:
+        if path.suffix == ".sqlite":
             with closing(sqlite3.connect(path)) as database:
                 found[name] = list(database.iterdump())
         elif path.is_dir():
