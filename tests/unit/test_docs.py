@@ -273,8 +273,8 @@ def test_every_error_that_ends_a_command_is_in_the_operations_guide() -> None:
     assert sorted(error for error in raised if f"`{error}`" not in MESSAGES) == []
 
 
-def texts_in_the_code() -> list[str]:
-    """Every text in the sources, with `...` where a value goes in."""
+def texts_in_the_code() -> str:
+    """Every text in the sources, behind a zero each, with `...` where a value goes in."""
     texts = []
     for source in [*(ROOT / "photon").rglob("*.py"), *(ROOT / "jobs").rglob("*.py")]:
         for node in ast.walk(ast.parse(source.read_text())):
@@ -283,7 +283,7 @@ def texts_in_the_code() -> list[str]:
                 texts.append("".join(parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts.append(re.sub("%[ds]", "...", node.value))
-    return texts
+    return "".join(f"\0{text}" for text in texts)
 
 
 def test_every_message_that_the_operations_guide_explains_is_one_of_the_code() -> None:
@@ -293,11 +293,11 @@ def test_every_message_that_the_operations_guide_explains_is_one_of_the_code() -
     said = texts_in_the_code()
 
     def is_said(message: str) -> bool:
-        pattern = ".*".join(map(re.escape, message.split("...")))
-        if any(re.search(pattern, text, flags=re.DOTALL) for text in said):
+        pattern = "[^\0]*".join(map(re.escape, message.split("...")))
+        if re.search(pattern, said):
             return True
         prefix, _, rest = message.partition("cannot ")  # f"cannot {doing}: ...", where `doing` is a text too
-        return prefix == "" and any(text.startswith("cannot ...: ") for text in said) and is_said(rest)
+        return prefix == "" and "\0cannot ...: " in said and is_said(rest)
 
     assert len(tables) == 3
     assert [message for message in messages if not is_said(message)] == []

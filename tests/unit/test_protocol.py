@@ -66,11 +66,13 @@ RULES = rules_of(PROTOCOL.read_text())
 CODES = {rule.code for rule in RULES}
 
 
+@cache
 def cited_in(source: Path) -> set[str]:
     """The codes in the comments and texts of a source; in all of a document."""
-    if source.suffix != ".py":
-        return set(CODE.findall(source.read_text()))
-    tokens = tokenize.generate_tokens(io.StringIO(source.read_text()).readline)
+    text = source.read_text()
+    if source.suffix != ".py" or not CODE.search(text):
+        return set(CODE.findall(text))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return {code for token in tokens if token.type in TEXT_TOKENS for code in CODE.findall(token.string)}
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,20 +63,22 @@ def _part(part: ast.expr) -> str:
     return str(part.value) if isinstance(part, ast.Constant) else ""
 
 
-def commands() -> Iterator[tuple[str, int, str, str]]:
+@cache
+def commands() -> list[tuple[str, int, str, str]]:
     """Each command in a text of the product: file, line, the text, and what follows the command's name."""
+    told = []
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             file = str(path.relative_to(ROOT))
             if file in WITHOUT_A_PIPELINE:
                 continue
             for line, text in texts_of(ast.parse(path.read_text())):
-                for found in COMMAND.finditer(text):
-                    yield file, line, text, text[found.end() :]
+                told += [(file, line, text, text[one.end() :]) for one in COMMAND.finditer(text)]
+    return told
 
 
 def test_every_command_in_a_message_names_the_pipeline_file() -> None:
-    seen = list(commands())
+    seen = commands()
     assert len(seen) > 60, "the search finds them"
     nameless = [
         f"{file}:{line}: {text}"
