@@ -30,7 +30,7 @@ from tests.registry.store_backends import (
 
 STEPS = 30
 DEPTH = 3  # a client acts in the midst of another one's round, and a third one in the midst of his
-SEEDS = [range(25), pytest.param(range(25, 1_500), marks=pytest.mark.long)]
+SEEDS = [range(10), pytest.param(range(10, 1_500), marks=pytest.mark.long)]
 
 
 class History:

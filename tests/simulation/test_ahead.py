@@ -39,7 +39,9 @@ def test_nothing_is_indexed_ahead_of_a_live_batch(world: World):
     assert runner.ahead == []
 
 
-@pytest.mark.parametrize(("mode", "countdown"), [("until_idle", 1), ("complete", 3)])
+@pytest.mark.parametrize(
+    ("mode", "countdown"), [pytest.param("until_idle", 1, marks=pytest.mark.long), ("complete", 3)]
+)
 @pytest.mark.parametrize("point", a_third(FAULT_POINTS, 0))
 def test_a_crash_while_the_next_batch_is_indexed_changes_nothing(
     catching_up: World, point: str, countdown: int, mode: Mode
