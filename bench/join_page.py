@@ -29,8 +29,8 @@ SCENARIOS = {
 }
 FLINK = (
     f"Flink's watermark waits for {WATERMARK_HOURS} hours, longer than the logs span, since its source reads"
-    " the files of a folder in no order. So it loses nothing that is late, and keeps both logs in its state."
-    " In a trial with the 10 minutes of Spark's streams it lost 5,995 of 10,000 rows."
+    " the files of a folder in no order. So it loses nothing, and keeps both logs in its state. In a trial"
+    " with the 10 minutes of Spark's streams it lost 5,995 of 10,000 rows."
 )
 Found = Mapping[str, Any]
 
@@ -65,18 +65,15 @@ def page_of(found: Found, command: str) -> str:
     sizes = found["sizes"]
     parts = [
         "# Benchmarks",
-        f"This page is written by `{command}`. Its figures are those of one run on one machine, each join in"
-        " turn; they are no promise for another one.",
+        f"`{command}` writes this page: one run on one machine, each join in turn.",
         "## Joining complete logs",
         f"{sizes['primary']:,} queries and {sizes['foreign']:,} clicks in JSON lines of 20 columns,"
         f" {found['bytes'] / 1e6:,.0f} MB. One click in 100 is logged twice, and is to be joined once."
-        " All columns of both are in the rows.",
+        " All columns of both are in the rows, which are compared with those that the generator knows.",
         "*Seconds* go from the moment when all files are there to the commit of the last row, in a session"
-        " that has joined other events before. *CPU* is that of all processes meanwhile, the registry's"
-        " server included. *Load* is the load average before; the join before it is some 2 to 3 of that. Two"
-        " datacenters that race have a full copy of the logs each, on the same cores, and their rows count"
-        " together. The rows are compared, column by column, with those that the generator knows to be"
-        " right.",
+        " that has joined before. *CPU* is that of all processes meanwhile, the registry's included. *Load* is"
+        " the load average before; the join before it is some 2 to 3 of that. Two datacenters that race have a"
+        " full copy of the logs each, on the same cores.",
         _table(list(_rows(found))),
         *([FLINK] if any(run["contender"] in STATES for run in found["runs"]) else []),
         *(_hurts(found) if found["hurts"] else []),
@@ -100,8 +97,7 @@ def _hurts(found: Found) -> list[str]:
         "## What hurts",
         f"Late, out of order, and idle: {sizes['late_primary']:,} queries and {sizes['late_foreign']:,}"
         f" clicks, of which a stream of Spark's takes {LITTLE_PER_TRIGGER} files of each log at a time."
-        " A kill comes at half of the time that the same join took above; the seconds hold the new start of"
-        " everything.",
+        " A kill comes at half of the time that the join took above; the seconds hold the new start.",
         _table(list(_hurt_rows(found))),
     ]
 
@@ -111,7 +107,7 @@ def _curves(found: Found) -> list[str]:
     return [
         "## What Photon costs by history, files and cores",
         f"One datacenter, {sizes['late_primary']:,} queries and {sizes['late_foreign']:,} clicks. Each part"
-        " of the table changes one thing alone. CPU is that of all its processes for each query.",
+        " of the table changes one thing alone.",
         _table(list(_curve_rows(found))),
     ]
 
