@@ -1,7 +1,7 @@
 """Garbage collection (gc) of old ids: the boundary rises, full generations of ledgers end, old ones go.
 
 Never past what the last verification of every datacenter has seen. Why an id that was dropped is never won
-again: docs/adr/0020, and rules L5 and L12.
+again: docs/proof.md (Collection), and rules L5 and L12.
 """
 
 from __future__ import annotations

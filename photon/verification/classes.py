@@ -104,7 +104,7 @@ def classify(
 def verified_until_us(
     latest_us: Mapping[int, int], unread: Container[int], pending_us: int | None
 ) -> int | None:
-    """The event time up to which all events read have a final class; None: no event was read (docs/adr/0020).
+    """The event time up to which all events read have a final class; None: no event was read.
 
     `latest_us`: the latest event time read from each foreign file, by number. `unread`: files with more to
     read, where an event may be as old as the latest one before it. `pending_us`: the earliest pending event,
