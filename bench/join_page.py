@@ -71,9 +71,9 @@ def page_of(found: Found, command: str) -> str:
         f" {found['bytes'] / 1e6:,.0f} MB. One click in 100 is logged twice, and is to be joined once."
         " All columns of both are in the rows, which are compared with those that the generator knows.",
         "*Seconds* go from the moment when all files are there to the commit of the last row, in a session"
-        " that has joined before. *CPU* is that of all processes meanwhile, the registry's included. *Load* is"
-        " the load average before; the join before it is some 2 to 3 of that. Two datacenters that race have a"
-        " full copy of the logs each, on the same cores.",
+        " that has joined before. *CPU* is that of all processes meanwhile, the registry's included. *Load*"
+        " is the load average before; the join before it is some 2 to 3 of that. Two datacenters that race"
+        " have a full copy of the logs each, on the same cores.",
         _table(list(_rows(found))),
         *([FLINK] if any(run["contender"] in STATES for run in found["runs"]) else []),
         *(_hurts(found) if found["hurts"] else []),

@@ -1,8 +1,8 @@
 """Verifications store this in each datacenter's lake: reports, and how far each foreign log was verified.
 
 Events that were read may be registered without a row, and only their log tells which. So a log that can't be
-read again holds gc, unless all that was read of it was verified before (docs/proof.md, Collection). Offsets are
-by file number: up to which byte a file is verified.
+read again holds gc, unless all that was read of it was verified before (docs/proof.md, Collection). Offsets
+are by file number: up to which byte a file is verified.
 """
 
 from __future__ import annotations
