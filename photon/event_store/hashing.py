@@ -6,19 +6,18 @@ It is part of a stored format: other results need a new version of the segments.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from xxhash import xxh3_64_intdigest
 
 Hashes = npt.NDArray[np.uint64]
 
 WORD_BYTES = 8
 LONGEST_VECTOR_WORDS = 32  # a loop over the words of a longer id would cost more than blake2b
 CHUNK_IDS = 65_536  # bounds the scratch memory: 256 bytes and 256 positions of 8 bytes an id at most
-_own = threading.local()  # a connection of DuckDB for each thread
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the constants of splitmix64 (Steele, Lea, Flood 2014)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -36,19 +35,8 @@ def hash_ids(ids: pa.Array | pa.ChunkedArray | Sequence[str]) -> Hashes:
 
 
 def digests_of(lines: pa.Array | pa.ChunkedArray) -> Hashes:
-    """The digest of each line, by which other content of an id is told from a copy. It guards nothing.
-
-    DuckDB takes a sixth of the time that NumPy does. Another release of it may have another hash,
-    which a test would notice.
-    """
-    import duckdb  # half a second, and most processes index nothing
-
-    connection = getattr(_own, "connection", None)
-    if connection is None:
-        connection = _own.connection = duckdb.connect(config={"threads": 1})
-    table = pa.table({"line": lines})
-    (digests,) = connection.from_arrow(table).project("hash(line)").fetchnumpy().values()
-    return np.asarray(digests, np.uint64)
+    """The digest of each line (XXH3), by which other content of an id is told from a copy: no safeguard."""
+    return np.fromiter(map(xxh3_64_intdigest, lines.to_pylist()), np.uint64, len(lines))
 
 
 def _hash_chunk(array: pa.LargeStringArray) -> Hashes:

@@ -24,7 +24,7 @@ from photon.pipeline.location import Location
 from photon.storage import local_copies
 from photon.storage.store import store_of
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 SUFFIX = ".segment"
 # Widest first, so that every column is aligned to its own width.
 _DTYPES = {
