@@ -10,7 +10,7 @@ import pytest
 from photon.process.faults import FOLLOW_FAULT_POINTS
 from tests.e2e.photon_process import photon
 from tests.releases.lakes import Lakes, new_lakes
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 pytestmark = pytest.mark.slow
 KILLED = -signal.SIGKILL
@@ -25,7 +25,7 @@ def lakes(tmp_path: Path) -> Lakes:
 
 
 # tests/feed/test_folder.py dies at all of them in one process.
-@pytest.mark.parametrize("point", a_third([*FOLLOW_FAULT_POINTS, "disk.before_sync", "disk.after_sync"], 0))
+@pytest.mark.parametrize("point", a_share([*FOLLOW_FAULT_POINTS, "disk.before_sync", "disk.after_sync"], 0))
 def test_a_folder_has_the_same_files_in_the_end(lakes: Lakes, tmp_path: Path, point: str) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     photon("follow", lakes.pipeline.file, "--to", whole, "--once")

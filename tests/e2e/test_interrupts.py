@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.one_query import one_query
 from tests.e2e.process_marks import soon
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -80,7 +80,7 @@ COMMANDS = product(["status", "verify", "trace c1"], MOMENTS)
 JOINS = product(["", "-d east"], MOMENTS)
 
 
-@pytest.mark.parametrize("call", a_third([*COMMANDS], 0), ids=" ".join)
+@pytest.mark.parametrize("call", a_share([*COMMANDS], 0), ids=" ".join)
 def test_a_command_that_is_interrupted_ends_with_130(pipeline: Path, call: tuple[str, str]) -> None:
     words, moment = call
     status, _, err = interrupted(run(pipeline, *words.split()), once_it_says(f" {moment}\n"))
@@ -88,7 +88,7 @@ def test_a_command_that_is_interrupted_ends_with_130(pipeline: Path, call: tuple
     assert "Aborted!" not in err
 
 
-@pytest.mark.parametrize("call", a_third([*JOINS], 0), ids=" ".join)
+@pytest.mark.parametrize("call", a_share([*JOINS], 0), ids=" ".join)
 def test_a_join_that_is_interrupted_once_stops_in_order(pipeline: Path, call: tuple[str, str]) -> None:
     words, moment = call
     process = run(pipeline, "join", "--engine", "local", *words.split())

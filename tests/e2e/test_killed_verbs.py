@@ -18,7 +18,7 @@ from tests.e2e.gc_world import DAY_US, World
 from tests.e2e.outages.commands import DONE, KILLED, command
 from tests.e2e.photon_process import joined_rows, photon, photon_json
 from tests.support.local_servers import local_server
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -46,7 +46,7 @@ def old(tmp_path: Path, url: str) -> Iterator[World]:
 
 
 # Tests of one process die at all of these points (tests/simulation: test_gc, test_recovery).
-@pytest.mark.parametrize("point", a_third(GC_FAULT_POINTS, 1))
+@pytest.mark.parametrize("point", a_share(GC_FAULT_POINTS, 1))
 def test_a_gc_that_is_killed_is_run_again_and_what_it_dropped_is_not_joined_again(
     old: World, tmp_path: Path, point: str
 ) -> None:
@@ -98,7 +98,7 @@ def assert_whole(file: Path) -> None:
     assert waiting_orders(load_pipeline(file).datacenters["east"].state) == []
 
 
-@pytest.mark.parametrize("point", a_third([*ORDER_FAULT_POINTS[:2], "lake.after_load:2"], 2))
+@pytest.mark.parametrize("point", a_share([*ORDER_FAULT_POINTS[:2], "lake.after_load:2"], 2))
 def test_a_fill_that_is_killed_is_run_again_and_each_event_has_one_row(lacking: Path, point: str) -> None:
     fill = ("backfill", lacking, "-d", "east", "--day", DAY)
     assert photon(*fill, status=None, crash_at=point).returncode == -9
@@ -108,7 +108,7 @@ def test_a_fill_that_is_killed_is_run_again_and_each_event_has_one_row(lacking: 
 
 
 @pytest.mark.parametrize(
-    "point", a_third(["order.after_segment", "order.after_taken", "commit.after_main"], 1)
+    "point", a_share(["order.after_segment", "order.after_taken", "commit.after_main"], 1)
 )
 def test_a_join_that_is_killed_over_what_a_fill_has_ordered_joins_it_once(lacking: Path, point: str) -> None:
     photon("backfill", lacking, "-d", "east", "--day", DAY)

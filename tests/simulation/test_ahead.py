@@ -15,7 +15,7 @@ from photon.join.tasks import LocalRunner
 from photon.process.faults import FAULT_POINTS
 from tests.simulation.ahead_stories import QUERIES, SMALL_BATCHES, Recorded, all_is_joined_once, many_events
 from tests.simulation.world import World
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_nothing_is_indexed_ahead_of_a_live_batch(world: World):
 @pytest.mark.parametrize(
     ("mode", "countdown"), [pytest.param("until_idle", 1, marks=pytest.mark.long), ("complete", 3)]
 )
-@pytest.mark.parametrize("point", a_third(FAULT_POINTS, 0))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 3, of=6))
 def test_a_crash_while_the_next_batch_is_indexed_changes_nothing(
     catching_up: World, point: str, countdown: int, mode: Mode
 ):

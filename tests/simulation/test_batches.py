@@ -29,7 +29,7 @@ from photon.storage.tables import CommitConflict, OutputTable, app_id
 from tests.simulation.runners import LosesTheRegistry, PoisonedRunner
 from tests.simulation.world import NOON_US, World, assert_counts
 from tests.support.crashes import at, failing
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 MIXED = [("c1", "q1"), ("c2", "q2"), ("c1", "q1"), ("none", None), ("orphan", "never")]
 
@@ -73,8 +73,8 @@ def test_a_crash_at_any_fault_point_changes_nothing_in_the_result(world: World, 
     assert len(world.rows("dead_letters")) == 1
 
 
-@pytest.mark.parametrize("passing", [1, 2])
-@pytest.mark.parametrize("point", a_third([one for one in FAULT_POINTS if not one.startswith("task.")], 1))
+@pytest.mark.parametrize("passing", a_share([1, 2], 0, of=2))
+@pytest.mark.parametrize("point", a_share([one for one in FAULT_POINTS if not one.startswith("task.")], 1))
 def test_a_crash_records_dead_letters_once_whatever_the_batch_it_comes_in(
     world: World, point: str, passing: int
 ) -> None:
@@ -103,7 +103,9 @@ def next_plan(world: World) -> Claimant:
 
 
 @pytest.mark.parametrize("first", ["claim.after", "commit.before_main", "commit.after_main"])
-@pytest.mark.parametrize("second", ["claim.before", "commit.after_main", "complete.before_transaction"])
+@pytest.mark.parametrize(
+    "second", a_share(["claim.before", "commit.after_main", "complete.before_transaction"], 1)
+)
 def test_a_crash_in_the_recovery_from_a_crash_changes_nothing_either(
     world: World, first: str, second: str
 ) -> None:

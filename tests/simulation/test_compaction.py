@@ -14,7 +14,7 @@ from photon.process.faults import COMPACTION_FAULT_POINTS, FAULT_POINTS
 from photon.upkeep.compact import plan_compaction
 from tests.simulation.world import World, assert_counts
 from tests.support.crashes import at, dies_at
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 Patch = pytest.MonkeyPatch
 BATCHES = 4
@@ -41,7 +41,7 @@ def expected(count: int) -> list[str]:
 # -- crashes
 
 
-@pytest.mark.parametrize("point", a_third(FAULT_POINTS, 2))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 5, of=6))
 def test_a_start_after_a_crash_reads_back_what_was_compacted_in_between(world: World, point: str) -> None:
     join_batches(world)
     world.events("c4", "twice4", "twice4", query="q4")

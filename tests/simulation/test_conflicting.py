@@ -26,7 +26,7 @@ from tests.simulation.recovery_stories import FAULTS, Plant
 from tests.simulation.test_random_records import NAMES, SOON
 from tests.simulation.verifying import recover_all
 from tests.simulation.world import NOON_US, World, assert_counts
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 from tests.support.verdicts import found_in
 
 
@@ -159,7 +159,7 @@ def test_the_datacenter_that_has_the_row_counts_it(tmp_path: Path) -> None:
     assert found == 20
 
 
-@pytest.mark.parametrize("point", a_third(FAULT_POINTS, 1))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 0, of=6))
 def test_a_crash_counts_and_keeps_each_once(world: World, point: str) -> None:
     world.log("east", "clicks", click("c1", n=1), click("c1", n=2), click("c2"))
     world.join()

@@ -12,7 +12,7 @@ from photon.process.faults import FAULT_POINTS
 from photon.storage import sync
 from tests.simulation.world import World
 from tests.support.faulty_disk import BROKEN, FULL, DiskPoint, FaultyDisk
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 IDS = [f"c{number}" for number in range(6)]
 
@@ -78,7 +78,7 @@ def cut_power_at(world: World, disk: FaultyDisk, point: str, seed: int) -> None:
     assert world.ledgers.register.epochs == {"east": 1}, "the state was ahead of the table"
 
 
-@pytest.mark.parametrize("point", a_third(FAULT_POINTS, 1))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 1))
 def test_a_power_cut_loses_no_event(world: World, disk: FaultyDisk, point: str) -> None:  # A18
     cut_power_at(world, disk, point, seed=len(point))
 

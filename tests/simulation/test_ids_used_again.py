@@ -19,7 +19,7 @@ from tests.simulation.reading import asking
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World
 from tests.spark.both_engines import verify_alone
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 HOUR_US = 3_600 * MICROSECONDS
 SECOND_US = MICROSECONDS
@@ -143,7 +143,7 @@ def test_what_was_counted_stays_counted_when_its_logs_are_deleted_and_its_segmen
     assert sum(each.events for each in world.read_state().segments()) == 10
 
 
-@pytest.mark.parametrize("point", a_third(FAULT_POINTS, 0))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 1, of=6))
 def test_a_crash_counts_each_ambiguous_row_and_each_reused_id_once(tmp_path: Path, point: str) -> None:
     """Broken variant: rows that an earlier run has stored are proposed without a look at their primaries."""
     world = world_of_boots(tmp_path)

@@ -17,6 +17,7 @@ from photon.health.overall import overall
 from photon.health.status import DatacenterStatus, status_of
 from photon.health.verdict import Level, Verdict, worst
 from tests.simulation.world import World
+from tests.support.shares import a_share
 
 HOUR_SECONDS = 3_600
 
@@ -51,7 +52,7 @@ def read(world: World, good: int, dead: int = 0, unmet: int = 0, mode: Mode = "c
     world.join(mode=mode)
 
 
-@pytest.mark.parametrize("mode", ["complete", "until_idle"])
+@pytest.mark.parametrize("mode", a_share(["complete", "until_idle"], 0, of=2))
 @pytest.mark.parametrize(
     ("good", "dead", "level"),
     [

@@ -14,7 +14,8 @@ from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift import points as recording
 from photon.dispatcher.shift.points import PointsRecorder
 from photon.process.machine import Machine
-from photon.state.points import FINAL_CLASSES, POINTS, RECENT_FILE, RECENT_LINES, RecentPoints, points_of
+from photon.state import points as recent_points
+from photon.state.points import FINAL_CLASSES, POINTS, RECENT_FILE, RecentPoints, points_of
 from photon.state.points import recent_points as read_recent
 from photon.storage.append_table import AppendTable
 from tests.simulation.world import NOON_US, World
@@ -243,13 +244,14 @@ def test_recent_points_pass_over_a_line_of_another_form(tmp_path: Path, line: st
     assert read_recent(tmp_path)["joined"].to_pylist() == [1, 2]
 
 
-def test_the_file_of_recent_points_stays_small(tmp_path: Path) -> None:
+def test_the_file_of_recent_points_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_points, "RECENT_LINES", 60)
     points, most = RecentPoints(tmp_path), 0
-    for number in range(3 * RECENT_LINES):
+    for number in range(3 * 60):
         points.add({"at": number})
         most = max(most, len((tmp_path / RECENT_FILE).read_text().splitlines()))
-        assert len(read_recent(tmp_path)) >= min(number + 1, RECENT_LINES)
-    assert most <= 2 * RECENT_LINES
+        assert len(read_recent(tmp_path)) >= min(number + 1, 60)
+    assert most <= 2 * 60
 
 
 def test_a_state_folder_that_takes_nothing_is_told_once(

@@ -31,6 +31,7 @@ from tests.simulation.put_back_stories import (
 )
 from tests.simulation.world import NOON_US
 from tests.support.crashes import at, dies_at
+from tests.support.shares import a_share
 
 SETS: list[tuple[Part, ...]] = [each for size in (1, 2, 3) for each in combinations(PARTS, size)]
 
@@ -51,7 +52,7 @@ ALL = [f"{letter}{n}" for letter in "cd" for n in range(5)]
 
 
 @pytest.mark.parametrize("parts", SETS, ids=" and ".join)
-@pytest.mark.parametrize("datacenters", [1, 2])
+@pytest.mark.parametrize("datacenters", a_share([1, 2], 1, of=2))
 def test_whatever_is_put_back_each_event_has_one_row_in_the_end(
     tmp_path: Path, parts: tuple[Part, ...], datacenters: int
 ) -> None:
@@ -361,7 +362,7 @@ def test_a_registry_that_lacks_nothing_is_left_alone(world: Copied) -> None:
 
 
 @pytest.mark.parametrize("point", [*REFILL_FAULT_POINTS, "refill.after_page:2"])
-@pytest.mark.parametrize("parts", [["registry"], ["registry", "state"]])
+@pytest.mark.parametrize("parts", a_share([["registry"], ["registry", "state"]], 0, of=2), ids=" and ".join)
 def test_a_refill_that_is_killed_is_run_again_and_nobody_joins_before(
     world: Copied, point: str, parts: list[Part]
 ) -> None:

@@ -20,6 +20,7 @@ from photon.upkeep.backfill.removed_rows import removed_rows
 from photon.verification.days import Window
 from tests.simulation.rebuilding import DAY, HereProgram, rebuild, rebuild_with_a_crash, set_adapter
 from tests.simulation.world import World
+from tests.support.shares import a_share
 
 LOUD = """
 from photon.adapters import per_event
@@ -344,7 +345,7 @@ def test_the_estimate_of_a_plan_grows_with_its_files_and_not_with_rows_alone(tmp
 
 
 @pytest.mark.parametrize("point", BACKFILL_FAULT_POINTS)
-@pytest.mark.parametrize("passing", [1, 2])
+@pytest.mark.parametrize("passing", a_share([1, 2], 0, of=2))
 def test_a_rebuild_that_is_killed_goes_on_and_no_row_is_lost_or_doubled(
     tmp_path: Path, point: str, passing: int
 ) -> None:

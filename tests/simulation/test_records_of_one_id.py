@@ -22,7 +22,7 @@ from tests.simulation.recovery_stories import (
 from tests.simulation.runners import PoisonedRunner
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import NOON_US, World, assert_counts
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 CASE = (("c1", "nope"), ("c1", "a"))  # only the second of these records has a primary
 ORDERS = (CASE, CASE[::-1])
@@ -80,7 +80,7 @@ def picky_world(tmp_path: Path) -> World:
     return world
 
 
-@pytest.mark.parametrize("asks", a_third(list(permutations(["skip", "drop", "fail", None])), 0))
+@pytest.mark.parametrize("asks", a_share(list(permutations(["skip", "drop", "fail", None])), 0))
 def test_what_the_adapter_skips_drops_or_fails_on_keeps_no_other_record_from_joining(
     picky_world: World, asks: tuple[str | None, ...]
 ) -> None:

@@ -19,7 +19,7 @@ from tests.simulation import recovery_stories as stories
 from tests.simulation.verifying import recover_all, recover_from, verify
 from tests.simulation.world import World, assert_counts
 from tests.support.crashes import dies_at
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 
 @pytest.mark.parametrize("fault", stories.FAULTS)
@@ -27,7 +27,7 @@ def test_what_is_lost_is_found_and_made_again(world: World, fault: str) -> None:
     stories.what_is_lost_is_found_and_made_again(world, stories.FAULTS[fault])
 
 
-@pytest.mark.parametrize("point", [*a_third(FAULT_POINTS, 0), *ORDER_FAULT_POINTS[2:]])
+@pytest.mark.parametrize("point", [*a_share(FAULT_POINTS, 0), *ORDER_FAULT_POINTS[2:]])
 def test_a_dispatcher_that_dies_anywhere_makes_it_again_once(world: World, point: str) -> None:
     stories.what_is_lost_is_found_and_made_again(world, stories.a_row_is_removed, (point,))
 

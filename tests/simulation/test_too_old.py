@@ -14,7 +14,7 @@ from photon.registry.generations import drop, raise_boundary, roll
 from photon.verification.classes import Evidence
 from photon.verification.tasks import TO_CLASSIFY, TaskScope, classify_records
 from tests.simulation.world import NOON_US, World, assert_counts
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 DAY_US = 86_400_000_000
 
@@ -62,7 +62,7 @@ def test_an_event_that_waited_while_the_boundary_passed_is_too_old(tmp_path: Pat
     assert [row["event_id"] for row in world.rows("too_old")] == ["waits"]
 
 
-@pytest.mark.parametrize("point", a_third(FAULT_POINTS, 1))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 1, of=6))
 def test_it_is_recorded_and_counted_once_wherever_the_process_dies(world: World, point: str) -> None:
     world.join_with_a_crash(point)
     counts = world.join().counts
@@ -120,7 +120,7 @@ def test_what_only_another_datacenter_has_joined_is_too_old(tmp_path: Path) -> N
     assert_counts(counts, joined_elsewhere=0, too_old=1)
 
 
-@pytest.mark.parametrize("point", a_third(FAULT_POINTS, 2))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 0, of=6))
 def test_a_new_epoch_counts_each_once_wherever_the_process_dies(lost_state: World, point: str) -> None:
     lost_state.clicks(("joined", "q0"), at_us=NOON_US - 2 * DAY_US)
     lost_state.join_with_a_crash(point)

@@ -13,12 +13,12 @@ def seeds(some: int, every: int) -> list[Any]:
     return [_case(seed, seed < some) for seed in range(every)]
 
 
-def a_third(cases: Sequence[Any], first: int) -> list[Any]:
-    """All cases; every third from `first` on runs always.
+def a_share(cases: Sequence[Any], first: int, of: int = 3) -> list[Any]:
+    """All cases; every third, or each `of`-th, from `first` on runs always.
 
-    A crash at each fault point has many tests, each with a third of its own: so each point has some.
+    A crash at each fault point has many tests, each with a share of its own: so each point has some.
     """
-    return [_case(case, index % 3 == first) for index, case in enumerate(cases)]
+    return [_case(case, index % of == first) for index, case in enumerate(cases)]
 
 
 def _case(value: Any, is_always: bool) -> Any:

@@ -15,7 +15,7 @@ import pytest
 
 from photon.process.lifeline import is_gone
 from tests.e2e.process_marks import MARK, marked, soon
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel kills nobody")
 
@@ -78,7 +78,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 MOMENTS = [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987]
 
 
-@pytest.mark.parametrize("milliseconds", a_third(MOMENTS, 0))
+@pytest.mark.parametrize("milliseconds", a_share(MOMENTS, 0))
 def test_datacenters_end_with_the_command_whenever_it_is_killed(mark: str, milliseconds: int) -> None:
     command = parent(mark, "-c", DATACENTERS)
     while not psutil.Process(command.pid).children():

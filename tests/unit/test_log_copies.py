@@ -28,6 +28,7 @@ from photon.verification.log_copies.lacks import (
 from photon.verification.log_copies.tasks import Part, digest_parts, digests_of, ids_of_parts
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from tests.simulation.world import NOON_US, World
+from tests.support.shares import a_share
 
 AT_US = NOON_US // HOUR_US * HOUR_US
 LATER_US = AT_US + 3 * HOUR_US
@@ -291,7 +292,7 @@ def test_a_copy_that_is_cut_short_after_it_was_compared_is_told_once_until_it_is
     assert world.joined_ids() == [f"c{number}" for number in range(6)]
 
 
-@pytest.mark.parametrize("damaged", [0, 30, 59], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("damaged", a_share([0, 30, 59], 1))
 def test_a_line_that_is_damaged_in_its_place_is_told_though_it_was_compared(
     tmp_path: Path, damaged: int
 ) -> None:

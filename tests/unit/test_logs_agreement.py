@@ -15,7 +15,7 @@ from photon.logs.formats.csv_lines import read_csv_lines
 from photon.logs.formats.dialect import BYTE_ORDER_MARK, dialect_of, utf8
 from photon.logs.formats.json_lines import decode_record
 from photon.pipeline.sections import ForeignLog
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 from tests.unit.test_logs_parse import parse
 
 VALUES = [
@@ -174,7 +174,7 @@ def test_a_line_of_csv_becomes_the_same_whatever_lines_are_beside_it(texts, coun
 
 
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("plain", a_third(PLAIN, 0))
+@pytest.mark.parametrize("plain", a_share(PLAIN, 0))
 def test_each_token_among_plain_lines_is_what_it_is_alone(value, plain):
     raw = record(value, '"note"').encode("utf-8", "surrogatepass")
     assert outcomes([plain.encode()] * 70 + [raw])[-1] == outcomes([raw])[0]

@@ -12,7 +12,7 @@ from photon.logs.discovery import FoundFile
 from photon.logs.on_s3 import listing
 from photon.logs.on_s3.listing import REST_PER_PAGE, ListedWatch
 from photon.storage.s3 import StoredObject
-from tests.support.shares import a_third
+from tests.support.shares import a_share
 
 PAGE = 5  # objects
 FOLDERS = 4  # listed at each look
@@ -115,7 +115,7 @@ def test_names_in_order_are_found_within_five_seconds_by_one_request_where_nothi
         assert bucket.now_seconds <= until_seconds
 
 
-@pytest.mark.parametrize("look_seconds", a_third([0.01, 0.05, 0.2], 1))
+@pytest.mark.parametrize("look_seconds", a_share([0.01, 0.05, 0.2], 1))
 @pytest.mark.parametrize("poll_seconds", [0.1, 0.5, 1.0, 1.7])
 def test_an_idle_dispatcher_s_looks_list_no_sooner_than_is_due(
     look_seconds: float, poll_seconds: float

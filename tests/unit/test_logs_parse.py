@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import photon.logs.parse as parse_module
@@ -294,6 +294,7 @@ RANGES = st.lists(
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
+@settings(max_examples=40)
 @given(ranges=RANGES, together_bytes=st.sampled_from([1, 60, 10_000]))
 def test_ranges_that_are_read_together_are_as_if_read_each(format, ranges, together_bytes):
     log = ForeignLog(format=format, files="*", id="event_id", key="key", time="ts")

@@ -92,7 +92,7 @@ def cut_in_ranges(data: bytes, log: ForeignLog, budget: int, final: bool = True)
 
 
 @pytest.mark.parametrize("escape", [None, "\\"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_the_records_are_the_same_whatever_the_size_of_the_ranges(escape, data):
     text = data.draw(FILES if escape is None else ESCAPED)
@@ -177,7 +177,7 @@ def comments(count: int, seed: int) -> tuple[bytes, list[tuple[str, str]]]:
 
 def test_every_stretch_of_a_file_has_the_records_that_begin_in_it(tmp_path):
     print("seed 7")
-    data, notes = comments(300, 7)
+    data, notes = comments(100, 7)
     tracked, log = written(tmp_path, data), log_of()
     begins, end = tracked.file.header_bytes, tracked.offset_bytes
     for length in (97, 1000, 10**6):

@@ -13,6 +13,7 @@ import pytest
 from photon.cli.backlog_line import look, telling_how_far
 from photon.dispatcher.shift.growth import LogsRead
 from photon.pipeline.file import load_pipeline
+from tests.support.shares import a_share
 from tests.terminals import shown_on_terminal
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -115,7 +116,9 @@ join.join.main(["--engine", "local", *sys.argv[1:]])
 """
 
 
-@pytest.mark.parametrize("more", ["", ", west: {logs: logs}"], ids=["one", "each in its own process"])
+@pytest.mark.parametrize(
+    "more", a_share(["", ", west: {logs: logs}"], 1, of=2), ids=["one", "each in its own process"]
+)
 def test_a_join_that_ends_goes_on_telling_on_a_pipe(pipeline_file: Path, more: str) -> None:
     pipeline_file.write_text(pipeline_file.read_text().replace("{logs: logs}}", f"{{logs: logs}}{more}}}"))
     line = [sys.executable, "-c", OF_A_JOIN, "--until-idle", str(pipeline_file)]
