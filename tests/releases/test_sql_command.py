@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,16 +26,33 @@ COUNT = "SELECT count(*) AS n FROM joined"
 AT_WORK_SECONDS = 0.5  # processor time that only a query which counts takes behind the prompt
 
 
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Lakes:
+    return two_releases(tmp_path_factory.mktemp("read"))
+
+
 @pytest.fixture
-def lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
+def lakes(read: Lakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
+    """Lakes that no test changes, and their pipeline file in a folder of the test's own."""
+    shutil.copy(read.pipeline.file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return read
+
+
+@pytest.fixture
+def own_lakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lakes:
+    monkeypatch.chdir(tmp_path)
+    return two_releases(tmp_path)
+
+
+def two_releases(folder: Path) -> Lakes:
     """Release 1 has four rows, and release 2 six."""
-    made = new_lakes(tmp_path / "lakes", tmp_path)
+    made = new_lakes(folder / "lakes", folder)
     made.append("east")
     made.append("west")
     made.release()
     made.append("east")
     made.release()
-    monkeypatch.chdir(tmp_path)
     return made
 
 
@@ -96,11 +114,11 @@ def test_a_link_stays_and_the_file_that_it_names_is_written(lakes: Lakes, tmp_pa
     assert (tmp_path / "rows.csv").read_text() == "n\n6\n"
 
 
-def test_lakes_that_are_not_mounted_are_named(lakes: Lakes, tmp_path: Path) -> None:
+def test_lakes_that_are_not_mounted_are_named(own_lakes: Lakes, tmp_path: Path) -> None:
     (tmp_path / "lakes").rename(tmp_path / "away")
     for words in (["sql", COUNT], ["releases"]):
         said = photon(*words).output
-        assert f"mount {lakes.lake('east')} and {lakes.lake('west')} or put it back" in said
+        assert f"mount {own_lakes.lake('east')} and {own_lakes.lake('west')} or put it back" in said
 
 
 def test_a_file_is_written_whole_or_not_at_all(lakes: Lakes, tmp_path: Path) -> None:
@@ -181,15 +199,15 @@ def test_what_only_reads_is_taken(lakes: Lakes) -> None:
     assert done.exit_code == 0, done.output
 
 
-def test_a_lake_that_lacks_rows_of_a_release_is_named_with_the_remedy(lakes: Lakes) -> None:
-    lakes.table("east").load().delete("_event_id = 'e0'")
+def test_a_lake_that_lacks_rows_of_a_release_is_named_with_the_remedy(own_lakes: Lakes) -> None:
+    own_lakes.table("east").load().delete("_event_id = 'e0'")
     done = photon("sql", COUNT)
     assert done.exit_code == 3
     assert "datacenter east" in done.stderr
 
 
-def test_a_data_file_that_is_cut_short_is_named_with_the_remedy(lakes: Lakes) -> None:
-    for path in lakes.table("east").folder.glob("_event_date=*/*.parquet"):
+def test_a_data_file_that_is_cut_short_is_named_with_the_remedy(own_lakes: Lakes) -> None:
+    for path in own_lakes.table("east").folder.glob("_event_date=*/*.parquet"):
         path.write_bytes(path.read_bytes()[:100])
     done = photon("sql", COUNT)
     assert done.exit_code == 3

@@ -52,17 +52,18 @@ EXPECTED: list[Row] = sorted(
 )
 
 
-@pytest.fixture(params=["live", "compacted", "compacted in part"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module", params=["live", "compacted", "compacted in part"])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rows of four batches: of tasks' candidate files, and of files that a dispatcher wrote."""
-    made = OutputTable(tmp_path, "joined_events")
+    folder = tmp_path_factory.mktemp("lake")
+    made = OutputTable(folder, "joined_events")
     made.create("clicks", "east")
     for batch in range(1, BATCHES + 1):
         plan = PlanKey("east", "1", batch, f"p{batch}")
         files = (
-            write_candidates(tmp_path, plan, 0, rows(batch))
+            write_candidates(folder, plan, 0, rows(batch))
             if batch % 2
-            else write_rows_by_date(tmp_path, "joined_events", batch, rows(batch))
+            else write_rows_by_date(folder, "joined_events", batch, rows(batch))
         )
         made.commit(files, app_id("east", "1"), batch, batch - 1, plan.plan_id)
     if request.param != "live":
