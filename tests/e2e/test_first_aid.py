@@ -13,6 +13,7 @@ import pytest
 from examples.demo.traffic import Traffic
 from photon.dispatcher.shift.lease import lease_status_of
 from tests.e2e.photon_process import PATIENCE_SECONDS, line_with, photon, running
+from tests.support.commands import photon as here
 from tests.support.registry_writer import writing_in
 from tests.support.stopped_processes import stopped
 
@@ -104,8 +105,9 @@ def test_commands_that_can_do_nothing_without_the_registry_give_up_soon_and_name
         "backfill": ["-d", "east", "--day", "2026-01-31"],
         "registry repair": ["--endpoint", url],
     }.get(command, [])
-    said = photon(*command.split(), file, *more, status=3).stderr
-    assert f"the registry at {url}: no answer within 2.5 s; look at these servers" in said
+    done = here(*command.split(), file, *more)
+    assert done.exit_code == 3, done.output
+    assert f"the registry at {url}: no answer within 2.5 s; look at these servers" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["dead-letters", "releases", "compact"])
@@ -113,7 +115,8 @@ def test_commands_that_need_no_registry_answer_beside_one_that_hangs(
     beside_silence: tuple[Path, str], command: str
 ) -> None:
     file, _ = beside_silence
-    assert "join" in photon(command, file).stdout
+    done = here(command, file)
+    assert (done.exit_code, "join" in done.stdout) == (0, True), done.output
 
 
 def test_a_join_says_soon_what_it_waits_for(beside_silence: tuple[Path, str]) -> None:
