@@ -78,7 +78,8 @@ def test_the_last_day_is_no_larger_than_the_one_after_the_longest_retention(
     server: Postgres, environment: dict[str, str], instance: DagsterInstance, number: int
 ) -> None:
     def used_bytes() -> int:
-        """The database's size after what autovacuum does by itself in a day."""
+        """The database's size at the end of a day, whose deleted rows are free to be written over."""
+        # Autovacuum does so by itself, but looks once a minute: three of these days.
         url = server.url(environment["PHOTON_PG_DATABASE"]).replace("postgresql:", "postgresql+psycopg2:")
         with db.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
             connection.execute(db.text("VACUUM ANALYZE"))
