@@ -48,5 +48,8 @@ def ui(pipeline_file: Path, host: str, names: tuple[str, ...], port: int) -> Non
         log.info("the page of %s is at %s, until Ctrl-C", pipeline.name, url)
         if is_made:  # on standard output: what is logged stays
             click.echo(f"its token, for {url}login.html: {token}")
-        offered = partial(offered_in, pipeline_file=pipeline.file)
+        context = click.get_current_context().find_root()  # of this thread; requests come in others
+        assert isinstance(context.command, click.Group)
+        command_named = partial(context.command.get_command, context)
+        offered = partial(offered_in, pipeline_file=pipeline.file, command_named=command_named)
         server_of(page_of(pipeline, access, SystemClock(), offered)).run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Where logs and tables lie: a local folder, or a key of an S3 bucket. Values, without I/O."""
+"""Where logs and tables lie: a local folder, or a key of an S3 bucket, and names below it. Values alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+LEADS_OUT = r"^/|://|\x00|(^|/)\.\.(/|$)"  # in a name: absolute, with a scheme, or climbing
 _S3_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/*(?P<key>[^?#*]*)")
 
 
@@ -58,3 +59,18 @@ def location_from_json(text: str) -> Location:
     """Read a location that `location_to_json` wrote."""
     stored = json.loads(text)
     return Path(stored) if isinstance(stored, str) else S3Folder(**stored)
+
+
+class OutsideFolder(OSError):
+    """A name leads out of its folder: it is absolute, climbs, or goes through a link. Nothing was done."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        super().__init__(
+            f"{folder}: the name {name!r} leads out of this folder, so nothing was read or removed; somebody"
+            " else than Photon wrote it: look who may write there, and put the folder back from a copy"
+        )
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name, as it is written, lies below the folder that it is joined to."""
+    return re.search(LEADS_OUT, name) is None

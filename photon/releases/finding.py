@@ -13,13 +13,12 @@ from typing import Literal, TypeVar
 
 from photon.errors import UserError
 from photon.pipeline.file import Pipeline
-from photon.pipeline.location import Location
+from photon.pipeline.location import Location, OutsideFolder
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.releases import copies
 from photon.releases.release import Release
 from photon.state.starting import what_starts_any
 from photon.storage.delta import LakeForbidden, LakeUnavailable, lake_errors
-from photon.storage.store import OutsideFolder
 from photon.storage.store_errors import is_away, reason_of
 
 Answer = TypeVar("Answer")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from photon.pipeline.location import Location
+from photon.pipeline.location import Location, is_inside
 from photon.process.readable import counted
 from photon.storage.delta import LakeUnavailable
-from photon.storage.store import is_inside, store_of
+from photon.storage.store import store_of
 
 REMEDY = "from a copy of the lake; if there is none, see docs/operations/backups.md, a damaged data file"
 

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from photon.adapters import DATE_COLUMN
-from photon.storage.store import LEADS_OUT, OutsideFolder, Store
+from photon.pipeline.location import LEADS_OUT, OutsideFolder
+from photon.storage.store import Store
 
 _COLUMNS = {
     "path": pa.string(),

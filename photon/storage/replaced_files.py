@@ -14,9 +14,9 @@ from datetime import date
 from typing import Any
 
 from photon.errors import FormatTooNew
-from photon.pipeline.location import Location
+from photon.pipeline.location import Location, OutsideFolder, is_inside
 from photon.storage.data_files import DataFile
-from photon.storage.store import OutsideFolder, content, is_inside, store_of
+from photon.storage.store import content, store_of
 
 FOLDER = "releases/replaced"
 LIST_METADATA = "photon.replaced"  # in the commit: the name of its list

@@ -30,11 +30,10 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store as Client
 
-from photon.pipeline.location import S3Folder
+from photon.pipeline.location import OutsideFolder, S3Folder, is_inside
 from photon.process.clock import MICROSECONDS
 from photon.storage.odd_keys import Answer, OddObjects, is_about_a_key, is_odd
 from photon.storage.s3_credentials import CredentialsMissing, forget_keys, keys_now, refused
-from photon.storage.store import OutsideFolder, is_inside
 from photon.storage.store_errors import (
     StoreUnavailable,
     code_of,

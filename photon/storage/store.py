@@ -11,7 +11,6 @@ Errors are OSError, and never tell credentials.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -22,26 +21,10 @@ from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
-from photon.pipeline.location import Location
+from photon.pipeline.location import Location, OutsideFolder, is_inside
 from photon.storage.sync import make_folder, sync, write_synced
 
-LEADS_OUT = r"^/|://|\x00|(^|/)\.\.(/|$)"  # in a name: absolute, with a scheme, or climbing
 UNFINISHED = ".unfinished"  # ends the name of what `put` has not yet written to its end
-
-
-class OutsideFolder(OSError):
-    """A name leads out of its folder: it is absolute, climbs, or goes through a link. Nothing was done."""
-
-    def __init__(self, folder: str, name: str) -> None:
-        super().__init__(
-            f"{folder}: the name {name!r} leads out of this folder, so nothing was read or removed; somebody"
-            " else than Photon wrote it: look who may write there, and put the folder back from a copy"
-        )
-
-
-def is_inside(name: str) -> bool:
-    """Whether a name, as it is written, lies below the folder that it is joined to."""
-    return re.search(LEADS_OUT, name) is None
 
 
 class Store(Protocol):

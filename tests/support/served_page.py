@@ -14,6 +14,7 @@ from typing import Any
 
 import uvicorn
 
+from photon.cli.commands import command_named
 from photon.cli.offered import offered_in
 from photon.page.access import Access
 from photon.page.app import page_of
@@ -66,7 +67,7 @@ class Browser:
 def served(pipeline: Pipeline, access: Access | None = None, clock: Clock | None = None) -> Iterator[Browser]:
     """Serve the page of a pipeline."""
     listening = listen_at("127.0.0.1", 0)
-    offered = partial(offered_in, pipeline_file=pipeline.file)
+    offered = partial(offered_in, pipeline_file=pipeline.file, command_named=command_named)
     server = server_of(page_of(pipeline, access or Access(), clock or SystemClock(), offered))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from photon.pipeline.location import S3Folder
+from photon.pipeline.location import OutsideFolder, S3Folder
 from photon.storage.damaged_files import missing_files
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.delta import LakeUnavailable
 from photon.storage.replaced_files import ReplacedFiles
 from photon.storage.s3 import S3Store
-from photon.storage.store import LocalStore, OutsideFolder, content
+from photon.storage.store import LocalStore, content
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import OutputTable
 from photon.storage.vacuum import vacuum

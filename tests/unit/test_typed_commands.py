@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.traffic import Traffic
+from photon.cli.commands import command_named
 from photon.cli.main import main
 from photon.cli.offered import FINAL, offered_in
 from photon.pipeline.file import load_pipeline
@@ -121,7 +122,7 @@ def said(text: str, file: str) -> str:
 def test_what_the_page_offers_of_a_message_is_each_command_as_the_command_line_takes_it(file: str) -> None:
     for where, line, text, _ in commands():
         told = said(text, file)
-        offered = offered_in(told, Path(file))
+        offered = offered_in(told, Path(file), command_named)
         wrong = {command: unknown_to(main, shlex.split(command)[1:]) for command in offered}
         assert set(wrong.values()) <= {None}, f"{where}:{line}: {wrong}"
         final = re.findall(rf"\bphoton (?:{'|'.join(FINAL)}) (?![^;]*--dry-run)", told)
@@ -141,9 +142,9 @@ def test_what_the_page_offers_of_a_message_is_each_command_as_the_command_line_t
     ],
 )
 def test_a_command_ends_where_its_parser_takes_no_more(told: str, offered: list[str]) -> None:
-    assert offered_in(told, Path("p.yaml")) == offered
+    assert offered_in(told, Path("p.yaml"), command_named) == offered
 
 
 def test_what_is_done_for_good_is_not_offered_but_its_dry_run_is() -> None:
     told = "if it is lost: photon retire p.yaml west --lake-is-gone; photon retire p.yaml west --dry-run"
-    assert offered_in(told, Path("p.yaml")) == ["photon retire p.yaml west --dry-run"]
+    assert offered_in(told, Path("p.yaml"), command_named) == ["photon retire p.yaml west --dry-run"]
