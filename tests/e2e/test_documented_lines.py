@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from photon.cli.main import main
 from photon.errors import NOT_DONE
 from photon.registry.opening import close_registries
 from tests.documents import ROOT
+from tests.support.commands import photon
 
 pytestmark = pytest.mark.server
 
@@ -38,10 +37,6 @@ datacenters: {here: {logs: logs}}
 primary: {files: queries.csv, format: csv, id: query, time: at, time_unit: iso8601}
 foreign: {files: clicks.csv, format: csv, id: click, key: query, time: at, time_unit: iso8601}
 """
-
-
-def photon(*words: str) -> Result:
-    return CliRunner().invoke(main, words)
 
 
 def lines_of(page: str) -> list[str]:

@@ -16,11 +16,11 @@ import click
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from photon.cli.main import main
 from photon.cli.sql import is_pipeline_file
 from tests.releases.lakes import Lakes, new_lakes
+from tests.support.commands import photon
 
 COUNT = "SELECT count(*) AS n FROM joined"
 AT_WORK_SECONDS = 0.5  # processor time that only a query which counts takes behind the prompt
@@ -54,10 +54,6 @@ def two_releases(folder: Path) -> Lakes:
     made.append("east")
     made.release()
     return made
-
-
-def photon(*words: str | Path, said: str | None = None) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words], input=said)
 
 
 @pytest.mark.parametrize("words", [[COUNT], [COUNT, "pipeline.yaml"], ["pipeline.yaml", COUNT]])
