@@ -1,4 +1,4 @@
-"""Plots as Markdown images, small enough to be stored with every report."""
+"""Plots that the live page lacks, as Markdown images, small enough to be stored with every report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from photon.dispatcher.shift.report import ShiftReport
 from photon.pipeline.sections import Availability
 from photon.process.clock import MICROSECONDS
-from photon.verification.availability.budget import BUDGET_DAYS, HOUR_US, Minute
+from photon.verification.availability.budget import HOUR_US, Minute
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 # As wide as the UI's column of metadata, and legible there without a zoom.
 DOTS_PER_INCH = 100
 FONT_POINTS = 9
-LATENCY_INCHES = (7.6, 3.0)
-# Two datacenters report 2,880 times a day, a fifth of it with pictures: 5 KB of latency and 4 KB of shares
-# add 7 MB to Dagster's storage, base64 included.
-LATENCY_COLOURS = 6
-LATENCY_LINES = (
-    ("p99_seconds", "p99", "#d95f02"),
-    ("p90_seconds", "p90", "#7570b3"),
-    ("p50_seconds", "p50", "#1b9e77"),
-)
+# Two datacenters report 2,880 times a day, a fifth of it with a picture: 4 KB of shares add 3 MB to Dagster's
+# storage, base64 included.
 SHARES_INCHES = (7.6, 2.6)
 SHARES_COLOURS = 16
 LEAST_SHARE, MOST_SHARE = (
@@ -46,26 +39,8 @@ SHARES = (
 )
 LEDGERS_INCHES = (7.6, 4.0)
 LEDGERS_COLOURS = 8
-AVAILABILITY_INCHES = (7.6, 4.4)
+AVAILABILITY_INCHES = (7.6, 2.4)
 AVAILABILITY_COLOURS = 8
-
-
-def latency_plot(reports: Sequence[ShiftReport]) -> str | None:
-    """Percentiles over a shift's reports; None with fewer than two that measured any."""
-    points = [(report.at_us, report.latency) for report in reports if report.latency is not None]
-    if len(points) < 2:
-        return None
-    figure = _new_figure(LATENCY_INCHES)
-    axes = figure.add_subplot()
-    last_us = points[-1][0]
-    minutes = [(last_us - at_us) / MICROSECONDS / 60 for at_us, _ in points]
-    for field, label, colour in LATENCY_LINES:
-        seconds = [getattr(latency, field) for _, latency in points]
-        axes.plot(minutes, seconds, color=colour, linewidth=1, label=label, antialiased=False)
-    axes.set_ylim(bottom=0)
-    axes.invert_xaxis()
-    _label(axes, "minutes ago", "seconds", legend_bottom=0.96)
-    return _markdown_image(figure, "latency in seconds", LATENCY_COLOURS)
 
 
 def shares_plot(reports: Sequence[ShiftReport]) -> str | None:
@@ -113,39 +88,20 @@ def ledgers_plot(ledgers: Sequence[LedgerRow]) -> str:
 
 
 def availability_plot(minutes: Mapping[int, Minute], settings: Availability) -> str | None:
-    """Late events by minute of the last day, and below it what was left of the budget over its days.
-
-    None with fewer than two minutes.
-    """
+    """Late events by minute of the last day; None with fewer than two minutes."""
     if len(minutes) < 2:
         return None
     last_us = max(minutes)
     figure = _new_figure(AVAILABILITY_INCHES)
-    late, left = figure.subplots(2, 1)
+    axes = figure.add_subplot()
     day = [each for at_us, each in minutes.items() if last_us - at_us < 24 * HOUR_US]
     hours = [(last_us - each.at_us) / HOUR_US for each in day]
     shares = [100 * each.late / max(1, each.joinable) for each in day]
-    late.vlines(hours, 0, shares, label="late", color="#d95f02", linewidth=1, antialiased=False)
-    late.axhline(100 * (1 - settings.of_events), label="allowed", color="#999999", linewidth=1)
-    late.set_xlim(24, 0)
-    days, bad = [], 0
-    for at_us, each in minutes.items():
-        bad += not each.is_good(settings.of_events)
-        days.append(((last_us - at_us) / (24 * HOUR_US), bad))
-    allowed = BUDGET_DAYS * 24 * 60 * (1 - settings.of_minutes)
-    left.plot(
-        [day for day, _ in days],
-        [allowed - used for _, used in days],
-        label="bad minutes left",
-        color="#1b9e77",
-        linewidth=1,
-        antialiased=False,
-    )
-    left.set_xlim(BUDGET_DAYS, 0)
-    left.set_ylim(bottom=min(0, allowed - bad))
-    _label(late, "hours ago", "% of events", legend_bottom=0.98)
-    _label(left, "days ago", "minutes", legend_bottom=0.98)
-    return _markdown_image(figure, "events that were late, and the error budget", AVAILABILITY_COLOURS)
+    axes.vlines(hours, 0, shares, label="late", color="#d95f02", linewidth=1, antialiased=False)
+    axes.axhline(100 * (1 - settings.of_events), label="allowed", color="#999999", linewidth=1)
+    axes.set_xlim(24, 0)
+    _label(axes, "hours ago", "% of events", legend_bottom=0.98)
+    return _markdown_image(figure, "events that were late", AVAILABILITY_COLOURS)
 
 
 def _bars(axes: Axes, label: str, heights: Sequence[int], colour: str) -> None:

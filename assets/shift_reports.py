@@ -1,7 +1,7 @@
 """Reports of a running shift to Dagster: an observation a minute, and a materialization each fifth time.
 
 The page of an asset shows its latest materialization. So each of them is complete: it has the columns, the
-row count and the pictures, which are too large for every minute. All have the numbers that are plotted.
+row count and the picture, which are too large for every minute. All have the numbers that are plotted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 from dagster import AssetExecutionContext, AssetMaterialization, AssetObservation, MetadataValue
 
-from assets.pictures import latency_plot, shares_plot
+from assets.pictures import shares_plot
 from assets.runs import Metadata, markdown_table
 from assets.series import numbers_of_others, of_datacenter
 from assets.side_tables import joined_now, rows_now
@@ -38,7 +38,7 @@ from photon.storage.columns import TableName
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
 
-# The first report is complete, the second, which may have pictures, then each fifth, and the last. A complete
+# The first report is complete, the second, which may have a picture, then each fifth, and the last. A complete
 # one is three times as large as another.
 COMPLETE_EVERY, FIRST_PICTURE = 5, 2
 # A plot that has to show days shows no second: a longer delay, as of old logs, is said in words.
@@ -204,7 +204,7 @@ def shift_metadata(
     said: Completeness | None,
     is_complete: bool,
 ) -> Metadata:
-    """Metadata of the latest of a shift's reports, with pictures of all of them if it is complete.
+    """Metadata of the latest of a shift's reports, with a picture of all of them if it is complete.
 
     Two datacenters store this 2,880 times a day: mind what you add.
     """
@@ -232,9 +232,8 @@ def shift_metadata(
     }
     if is_complete and said is not None:
         metadata["complete"] = f"{datacenter} is {said.sentence()}"
-    if is_complete:
-        pictures = {"latency": latency_plot(reports), "shares": shares_plot(reports)}
-        metadata |= {name: MetadataValue.md(one) for name, one in pictures.items() if one is not None}
+    if is_complete and (picture := shares_plot(reports)) is not None:
+        metadata["shares"] = MetadataValue.md(picture)
     return metadata
 
 

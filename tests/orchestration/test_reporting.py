@@ -137,7 +137,7 @@ def test_a_shift_reports_once_a_minute_however_many_batches_it_has(world: World)
 def test_the_second_report_and_each_fifth_after_it_have_a_picture(world: World) -> None:
     context = Context()
     minutes(world, reporter(world, context), 12)
-    pictured = [number for number, event in enumerate(context.reports, 1) if "latency" in event.metadata]
+    pictured = [number for number, event in enumerate(context.reports, 1) if "shares" in event.metadata]
     assert pictured == [2, 7, 12]
 
 

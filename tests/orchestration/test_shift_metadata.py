@@ -12,7 +12,7 @@ from dagster import MetadataValue
 from PIL import Image
 
 from assets.logs import log_metadata
-from assets.pictures import SHARES, latency_plot, shares_plot
+from assets.pictures import SHARES, shares_plot
 from assets.shift_reports import equation, shift_metadata, union_metadata, with_row_count
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.report import MOST_REMEMBERED, Latency, ShiftReport
@@ -77,7 +77,7 @@ def test_a_report_is_a_sentence_too() -> None:
 def test_what_was_not_measured_is_left_out() -> None:
     growth = replace(GROWTH, lag_seconds=None)
     metadata = shift_metadata("east", [report(1, latency=None)], growth, None, is_complete=True)
-    assert not {"east_lag_seconds", "east_latency_p50_seconds", "latency"} & set(metadata)
+    assert not {"east_lag_seconds", "east_latency_p50_seconds"} & set(metadata)
 
 
 def test_the_equation_names_the_classes_that_there_are() -> None:
@@ -87,26 +87,6 @@ def test_the_equation_names_the_classes_that_there_are() -> None:
         "|+ unjoinable|1|",
         "|+ pending|39|",
     ]
-
-
-def test_the_picture_is_a_small_png_even_of_the_longest_shift() -> None:
-    reports = [
-        report(minute, Latency(0.3 + minute % 7 / 20, 0.6 + minute % 11 / 10, 1.5 + minute % 13 / 5))
-        for minute in range(MOST_REMEMBERED)
-    ]
-    markdown = latency_plot(reports)
-    assert markdown is not None
-    png = base64.b64decode(markdown.partition("base64,")[2].rstrip(")"))
-    assert len(png) <= MOST_PICTURE_BYTES
-    with Image.open(io.BytesIO(png)) as picture:
-        colours = picture.getcolors()
-        assert picture.width >= 700, "legible in the UI without a zoom"
-    assert colours is not None
-    assert len(colours) >= 5  # paper, axes and three lines
-
-
-def test_one_report_is_no_picture() -> None:
-    assert latency_plot([report(1), report(2, latency=None)]) is None
 
 
 def test_the_shares_are_a_picture_small_enough_for_each_report() -> None:

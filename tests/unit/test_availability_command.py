@@ -112,7 +112,7 @@ def test_the_budget_is_in_numbers_that_dagster_plots(world: World) -> None:
 
 def test_there_is_a_picture_small_enough_to_be_stored_each_hour() -> None:
     picture = availability_metadata(report(30))["availability_picture"].value  # type: ignore[union-attr]
-    assert str(picture).startswith("![events that were late, and the error budget](data:image/png;base64,")
+    assert str(picture).startswith("![events that were late](data:image/png;base64,")
     assert len(str(picture)) < 20_000
 
 

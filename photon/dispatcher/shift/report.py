@@ -13,7 +13,7 @@ from photon.process.quantiles import Sample, merge, percentiles
 from photon.state.outcomes import OUTCOME_CLASSES
 
 PERCENTS = (50, 90, 99)
-# Reports that a shift remembers, to show how its latency went: at one a minute, twice its usual length.
+# Reports that a shift remembers, to show how its shares went: at one a minute, twice its usual length.
 MOST_REMEMBERED = 60
 # Batches whose samples are kept one by one until the report (2 KB each): merging is not exact, so it is rare.
 MOST_SAMPLES = 500
