@@ -189,10 +189,9 @@ def filled_metadata(filled: Filled, day: date, is_alone: bool) -> Metadata:
         equation = {**filled.report.equation(), "equation": MetadataValue.md(markdown_table(rows))}
     return {
         **equation,
-        "missing": filled.left_by_day.get(str(day), 0),
-        "ordered": filled.ordered,
-        "left_to_others": sum(filled.left_to.values()),
-        "can_not_be_read_again": filled.untimed,
+        "missing": filled.left_by_day[str(day)],
+        "ordered": filled.recovered.ordered,
+        "left_to_others": filled.recovered.left_to.total(),
         "verifications": filled.rounds,
     }
 
@@ -218,7 +217,7 @@ def rebuilt_metadata(rebuilt: Rebuilt) -> Metadata:
 
 def is_done(filled: Filled, day: date) -> bool:
     """Whether nothing is wrong with a day that was filled; of what is broken nobody knows the day."""
-    return not filled.broken and (filled.is_whole or not filled.left_by_day.get(str(day)))
+    return not filled.broken and (filled.is_whole or not filled.left_by_day[str(day)])
 
 
 def lacking_texts(datacenter: str, filled: Filled, pipeline_file: Path | str) -> list[str]:
@@ -229,8 +228,9 @@ def lacking_texts(datacenter: str, filled: Filled, pipeline_file: Path | str) ->
         for one in filled.broken
     ]
     if not filled.is_whole:
-        days = ", ".join(f"{day} ({count:,})" for day, count in sorted(filled.left_by_day.items()) if count)
-        why = filled.waits or filled.problem or "the dispatcher has looked at them and did not join them"
+        days = ", ".join(f"{day} ({count:,})" for day, count in sorted(filled.left_by_day.items()))
+        in_vain = "the dispatcher has looked at them and did not join them"
+        why = filled.waits or filled.recovered.problem or in_vain
         texts.append(
             f"{datacenter}: records are missing of {days or 'some day'}: {why}. "
             "When that is mended, launch these days again; a trace tells of one event"

@@ -38,8 +38,8 @@ from photon.storage.columns import TableName
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
 
-# The first report is complete, the second, which may have a picture, then each fifth, and the last. A complete
-# one is three times as large as another.
+# The first report is complete, the second, which may have a picture, then each fifth, and the last. A
+# complete one is three times as large as another.
 COMPLETE_EVERY, FIRST_PICTURE = 5, 2
 # A plot that has to show days shows no second: a longer delay, as of old logs, is said in words.
 MOST_PLOTTED_SECONDS = 3_600.0

@@ -93,7 +93,7 @@ def fill(
                 )
             return report.datacenters[datacenter]
 
-        plan = partial(plan_fill, pipeline, datacenter, window, classify, progress)
+        plan = partial(plan_fill, pipeline, datacenter, classify, progress)
         if wait and not dry_run:
             return fill_until_whole(pipeline, plan, progress)
         return carry_out(plan, dry_run, progress)

@@ -84,8 +84,7 @@ class Findings:
         unavailable = decided.where("outcome = 'unavailable'").select("detail").first()
         if unavailable is not None:
             raise RegistryUnavailable(unavailable["detail"])
-        where = F.format_string("%d:%d", "file", "offset").alias("where")
-        cases = decided.select("datacenter", "event_id", where, "detail", "outcome", "evidence", "holder")
+        cases = decided.withColumn("where", F.format_string("%d:%d", "file", "offset"))
         self._find("missing", cases.where("outcome = 'missing'"), to_recover=True)
         joinable = cases.where("outcome = 'joinable'")
         given_up = F.col("evidence").bitwiseAND(F.lit(int(Evidence.GIVEN_UP))) != 0
@@ -166,7 +165,7 @@ class Findings:
 
 
 def _case(row: Row) -> Case:
-    return Case(row["event_id"], row["where"], row["evidence"], row["holder"])
+    return Case(row["event_id"], row["where"], row["evidence"], row["holder"], row["time_us"])
 
 
 def _row_place(time_us: str) -> Column:

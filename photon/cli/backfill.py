@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from photon.cli.output import (
-    ORDERED_BEFORE,
     chosen,
     dry_run_option,
     json_option,
@@ -18,6 +17,7 @@ from photon.cli.output import (
     print_outcome,
     showing_progress,
 )
+from photon.cli.recover import recovery_text
 from photon.process.readable import counted
 
 if TYPE_CHECKING:
@@ -113,30 +113,6 @@ def rebuilt_text(done: Rebuilt, dry_run: bool) -> str:
 
 def filled_text(datacenter: str, done: Filled, dry_run: bool) -> str:
     """The orders of a fill, for people."""
-    verb = "would be" if dry_run else "are"
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.items())
-    lines = [
-        f"{datacenter}: {counted(done.ordered, 'record', verb)} looked at again"
-        + (f" ({kinds})" if kinds else "")
-    ]
-    if done.waiting:
-        lines.append(f"{datacenter}: {counted(done.waiting, 'record')} {ORDERED_BEFORE}")
-    lines += [
-        f"{datacenter}: {counted(count, 'record', 'are')} of datacenter {name}, which has to act: have it "
-        "filled too"
-        for name, count in done.left_to.items()
-    ]
-    if done.left_out:
-        lines.append(
-            f"{datacenter}: {done.left_out:,} more than a report names, of any time: backfill again"
-            " afterwards"
-        )
-    if done.outside:
-        lines.append(f"{datacenter}: {counted(done.outside, 'record')} of other times: left alone")
-    if done.untimed:
-        lines.append(
-            f"{datacenter}: {counted(done.untimed, 'record')} can't be read again: nobody knows the times"
-        )
-    lines += [f"{datacenter}: {text}" for text in (done.waits, done.problem) if text]
     classes = ", ".join(f"{count:,} {name}" for name, count in done.report.equation().items() if count)
-    return "\n".join([*lines, f"{datacenter}: {classes}"])
+    lines = [f"{datacenter}: {text}" for text in (done.waits, classes) if text]
+    return "\n".join([recovery_text({datacenter: done.recovered}, dry_run), *lines])

@@ -33,6 +33,7 @@ COLUMNS = pa.schema(
         ("occurrence", pa.string()),
         ("evidence", pa.int32()),
         ("holder", pa.string()),
+        ("time_us", pa.int64()),
     ]
 )
 

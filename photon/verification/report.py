@@ -187,6 +187,7 @@ class Case:
     occurrence: str  # in the epoch of its report
     evidence: int  # `Evidence` of it
     holder: str | None = None  # the datacenter that joined its event
+    time_us: int | None = None  # of its record; None: not known
 
 
 @dataclass(frozen=True)

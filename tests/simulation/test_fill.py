@@ -15,7 +15,7 @@ from photon.process.clock import MICROSECONDS, SystemClock
 from photon.upkeep.backfill.fill import Filled, fill_until_whole, plan_fill
 from photon.upkeep.plans import carry_out
 from photon.verification.days import DAY_US, Window
-from photon.verification.report import DatacenterReport
+from photon.verification.report import DatacenterReport, Example, Finding
 from tests.simulation.reading import asking
 from tests.simulation.rebuilding import DAY
 from tests.simulation.recovery_stories import BOTH_LOOKED_BEFORE, HOME, assert_sound
@@ -68,7 +68,7 @@ def fill(
     """A fill; `meanwhile` comes between what it sees and what it orders. `live`: a shift takes orders up."""
 
     def look() -> DatacenterReport:
-        report = verify(world, [datacenter])[datacenter]
+        report = verify(world, [datacenter], window)[datacenter]
         meanwhile()
         return report
 
@@ -80,7 +80,7 @@ def fill(
         "photon.upkeep.backfill.fill.lease_status_of", return_value=LeaseStatus(is_locked=live)
     )
     with asking(world), locked:
-        plan = partial(plan_fill, world.pipeline, datacenter, window, look, clock=Shift())
+        plan = partial(plan_fill, world.pipeline, datacenter, look, clock=Shift())
         if live:
             return fill_until_whole(world.pipeline, plan, clock=Shift())
         return carry_out(plan, dry_run)
@@ -99,8 +99,8 @@ def test_a_fill_of_a_day_joins_what_that_day_lacks_and_nothing_else(world: World
     done = fill(world)
     join_all(world)
     assert world.joined_ids() == ["late", "noon"], f"a fill of a day joined {world.joined_ids()}"
-    assert (done.ordered, done.outside) == (1, 2)
-    assert fill(world, window=NEXT_DAY).ordered == 2
+    assert (done.recovered.ordered, dict(done.left_by_day)) == (1, {str(*DAY.days()): 1})
+    assert fill(world, window=NEXT_DAY).recovered.ordered == 2
     join_all(world)
     assert world.joined_ids() == EVENTS
     assert_sound(world)
@@ -111,13 +111,13 @@ def test_two_fills_of_a_day_join_once(world: World, lose: Lose) -> None:
     two_days(world)
     before = world.join().counts.as_dict()
     lose(world, "late")
-    assert fill(world).ordered == 1
+    assert fill(world).recovered.ordered == 1
     with BOTH_LOOKED_BEFORE:
-        assert fill(world).ordered == 1
+        assert fill(world).recovered.ordered == 1
     again = fill(world)
-    assert (again.ordered, again.waiting, again.is_whole) == (0, 1, False), "what waits is not ordered again"
+    assert (again.recovered.ordered, again.left, again.is_whole) == (0, 1, False), "it waits already"
     join_all(world)
-    assert fill(world).ordered == 0
+    assert fill(world).recovered.ordered == 0
     join_all(world)
     assert world.joined_ids() == EVENTS, "an event has two rows, or none"
     assert world.join().counts.as_dict() == before, "a record counts twice"
@@ -131,7 +131,7 @@ def test_fills_of_two_datacenters_at_once_join_once(tmp_path: Path, lose: Lose) 
     lose(world, "late")
     west: list[Filled] = []
     east = fill(world, "east", meanwhile=lambda: west.append(fill(world, "west")))
-    ordered = {"east": east.ordered, "west": west[0].ordered}
+    ordered = {"east": east.recovered.ordered, "west": west[0].recovered.ordered}
     # The owner of a registered id joins it; a free one is anybody's, and the registry lets one.
     assert sum(ordered.values()) == (1 if lose is registered else 2), f"{ordered} were ordered"
     join_all(world)
@@ -150,7 +150,7 @@ def test_a_fill_beside_a_shift_waits_until_it_has_joined(world: World, lose: Los
         world.join()
 
     done = fill(world, meanwhile=go_on, live=True)
-    assert (done.ordered, done.waits, done.report.findings) == (1, "", ())
+    assert (done.recovered.ordered, done.waits, done.report.findings) == (1, "", ())
     assert done.rounds == 2, "it did not look again"
     assert set(EVENTS) < set(world.joined_ids())
     assert len(set(world.joined_ids())) == len(world.joined_ids()), "an event has two rows"
@@ -160,16 +160,12 @@ def test_a_fill_beside_a_shift_waits_until_it_has_joined(world: World, lose: Los
 def test_a_dry_run_orders_nothing(world: World) -> None:
     two_days(world)
     free(world, "late")
-    assert fill(world, dry_run=True).ordered == 1
+    assert fill(world, dry_run=True).recovered.ordered == 1
     assert waiting_orders(world.state()) == []
 
 
-def test_what_can_not_be_read_again_is_counted_and_not_ordered(world: World) -> None:
-    two_days(world)
-    free(world, "late")
-
-    def delete_the_log() -> None:
-        (world.folder / "logs/east/clicks/a.jsonl").unlink()
-
-    done = fill(world, meanwhile=delete_the_log)
-    assert (done.ordered, done.untimed, done.outside) == (0, 1, 0)
+def test_a_fill_tells_of_broken_promises_and_of_no_other_finding_of_all_times(world: World) -> None:
+    """Broken variant: records of other days that conflict are named by the fill of a day."""
+    gone = Finding("table_gone", 1, (Example("all rows", "lake/east/joined_events"),))
+    report = DatacenterReport(findings=(Finding("conflicting", 3), gone))
+    assert plan_fill(world.pipeline, "east", lambda: report).report.findings == (gone,)

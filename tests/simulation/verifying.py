@@ -17,6 +17,7 @@ from photon.upkeep.plans import carry_out
 from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.case_pages import store_pages
 from photon.verification.classes import Evidence, class_of
+from photon.verification.days import Window
 from photon.verification.reading import read_foreign, read_primary
 from photon.verification.report import Case, DatacenterReport, Example, Finding, FindingKind
 from photon.verification.scope import Scope, open_scope
@@ -32,14 +33,17 @@ SIDE_TABLES: dict[TableName, Evidence] = {
 Record = dict[str, Any]
 
 
-def verify(world: World, selected: Sequence[str] | None = None) -> dict[str, DatacenterReport]:
-    """The report of each datacenter, or of those that are selected."""
+def verify(
+    world: World, selected: Sequence[str] | None = None, window: Window | None = None
+) -> dict[str, DatacenterReport]:
+    """The report of each datacenter, or of those that are selected; of a window, its findings alone."""
     with asking(world):
         names = selected or list(world.pipeline.datacenters)
         awaited = copies.awaited(world.pipeline, names)
         scope = open_scope(world.pipeline, names)
         return {
-            name: replace(_report(world, scope, name), release=awaited.get(name)) for name in scope.selected
+            name: replace(_report(world, scope, name, window), release=awaited.get(name))
+            for name in scope.selected
         }
 
 
@@ -57,7 +61,7 @@ def recover_from(
         return carry_out(lambda: RecoveryPlan(world.pipeline, reports), dry_run)
 
 
-def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
+def _report(world: World, scope: Scope, name: str, window: Window | None) -> DatacenterReport:
     read = scope.read_offsets[name]
     tasks = TaskScope(
         world.pipeline,
@@ -101,10 +105,11 @@ def _report(world: World, scope: Scope, name: str) -> DatacenterReport:
             outcome = str(
                 class_of(decided["evidence"] | (Evidence.ROW_HERE if is_here else Evidence.ROW_ELSEWHERE))
             )
-        if outcome == "joinable":
+        is_told = window is None or decided["time_us"] in window
+        if outcome == "joinable" and is_told:
             is_kept = decided["evidence"] & Evidence.GIVEN_UP
             found["unjoinable_but_joinable" + ("_when_complete" if is_kept else "")].append(decided)
-        elif outcome == "missing":
+        elif outcome == "missing" and is_told:
             found[outcome].append(decided)
         if not undecided["undecided"]:
             classes["unjoinable"] += 1
@@ -129,7 +134,9 @@ def _finding(world: World, name: str, kind: FindingKind, found: list[Record]) ->
     places = [f"{one['file']}:{one['offset']}" for one in found]
     pairs = list(zip(found, places, strict=True))
     examples = tuple(Example(one["event_id"], place, one["detail"]) for one, place in pairs)
-    cases = [Case(one["event_id"], place, one["evidence"], one["holder"]) for one, place in pairs]
+    cases = [
+        Case(one["event_id"], place, one["evidence"], one["holder"], one["time_us"]) for one, place in pairs
+    ]
     return Finding(kind, len(found), examples, *store_pages(world.pipeline, name, cases))
 
 

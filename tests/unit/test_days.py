@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from photon.errors import WrongUsage
-from photon.upkeep.backfill.findings_in_window import restricted
 from photon.verification.days import (
     DAY_US,
     HOUR_US,
@@ -19,7 +18,6 @@ from photon.verification.days import (
     watermark_of,
     window_of,
 )
-from photon.verification.report import DatacenterReport, Example, Finding
 from tests.simulation.world import NOON_US, World
 
 DAY = utc_day(date(2026, 1, 31))
@@ -99,15 +97,3 @@ def test_the_watermark_is_the_time_of_the_last_primary_event_that_was_read(tmp_p
     world.queries("q2", at_us=NOON_US + 7)
     world.join()
     assert watermark_of(world.pipeline, "east") == NOON_US + 7
-
-
-def test_a_fill_tells_of_no_finding_of_all_times() -> None:
-    """Broken variant: records of other days that conflict are named by the fill of a day."""
-    conflicting = Finding("conflicting", 3, (Example("c1", "byte 0 of clicks/a.jsonl"),))
-    found = restricted(DatacenterReport(findings=[conflicting]), TWO_HOURS, {})
-    assert list(found.report.findings) == []
-
-
-def test_a_fill_tells_of_a_broken_promise_whatever_its_day() -> None:
-    gone = Finding("table_gone", 1, (Example("all rows", "lake/east/joined_events"),))
-    assert list(restricted(DatacenterReport(findings=[gone]), TWO_HOURS, {}).report.findings) == [gone]

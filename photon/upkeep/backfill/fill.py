@@ -1,6 +1,6 @@
-"""Fill: have a datacenter's dispatcher join what is missing in a window of event times (protocol E4).
+"""Fill: recovery of a datacenter's rows in a window of event times (protocol E4).
 
-Joins nothing: it leaves work orders, as recovery does, and may wait until they were taken up.
+Joins nothing: recovery leaves work orders. A fill may wait until they were taken up, and look again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock, SystemClock
-from photon.upkeep.backfill.findings_in_window import FindingsInWindow, findings_in_window
+from photon.upkeep.backfill.days import day_of
 from photon.upkeep.backfill.yielding import PAUSE_SECONDS, yield_to_joins
 from photon.upkeep.plans import Say, silent
 from photon.upkeep.recovery import Recovered, RecoveryPlan
-from photon.verification.days import Window
 from photon.verification.report import DatacenterReport, Finding
 
 NOBODY_RUNS = "nobody runs datacenter {}: it takes the orders up at its next start"
@@ -29,47 +28,41 @@ Verify = Callable[[], DatacenterReport]
 
 @dataclass(frozen=True)
 class Filled:
-    """The findings of a fill in its window, and its orders. `report` is of the last verification."""
+    """The orders of a fill, and the last verification of its window."""
 
-    window: Window
     report: DatacenterReport
-    rounds: int  # verifications: a report names so many cases, the next one the others
-    ordered: int  # records
+    recovered: Recovered  # what all rounds have ordered; the rest is of the last one
     left: int  # records that this datacenter is to look at again, after the last verification
-    left_by_day: dict[str, int]  # findings of then by UTC day, whoever has to act
-    kinds: dict[str, int]  # how many records have each kind of finding
-    left_to: dict[str, int]  # records by the datacenter that has to act
-    left_out: int  # more than the last report names, of any time
-    outside: int  # records of other times, which were found too: nothing was ordered of them
-    untimed: int  # records whose lines can't be read again
-    waits: str  # why the records that are not taken up wait
-    problem: str
-    orders: tuple[str, ...] = ()  # ids of the orders that have them, of earlier fills too
-    waiting: int = 0  # those records left that were ordered before, and not taken up yet
+    rounds: int = 1  # verifications: a report names so many cases, the next one the others
+    waits: str = ""  # why the records that are not taken up wait
 
     @property
     def is_whole(self) -> bool:
         """Whether the window lacks nothing that this datacenter could join."""
-        return not (self.left or self.left_out or self.problem)
+        return not (self.left or self.recovered.left_out or self.recovered.problem)
 
     @property
     def broken(self) -> list[Finding]:
-        """Findings that break a promise in the window, and that no fill can mend."""
+        """Findings that break a promise, and that no fill can mend."""
         return [finding for finding in self.report.violations if not finding.cases]
 
+    @property
+    def left_by_day(self) -> Counter[str]:
+        """Cases of the last verification by UTC day, whoever has to act."""
+        cases = (case for finding in self.report.findings for case in finding.cases)
+        return Counter(str(day_of(case.time_us)) for case in cases if case.time_us is not None)
+
     def as_dict(self) -> dict[str, Any]:
-        left_out = ("window", "orders", "report")
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
-        return {**values, "report": self.report.as_dict()}
+        own = {"rounds": self.rounds, "left": self.left, "left_by_day": self.left_by_day, "waits": self.waits}
+        return {**self.recovered.as_dict(), **own, "report": self.report.as_dict()}
 
 
 @dataclass(frozen=True)
 class FillPlan:
-    """The findings of one verification in a window, and orders to come for them."""
+    """The findings of one verification of a window, and orders to come for them."""
 
-    window: Window
     datacenter: str
-    findings: FindingsInWindow
+    report: DatacenterReport
     recovery: RecoveryPlan
 
     @property
@@ -87,46 +80,27 @@ class FillPlan:
     @property
     def count(self) -> int:
         """How many records of the window are to be looked at again, by whichever datacenter."""
-        return sum(finding.count for finding in self.findings.report.findings if finding.cases)
+        return sum(finding.count for finding in self.report.findings if finding.cases)
 
     def _filled(self, recovered: Mapping[str, Recovered]) -> Filled:
-        done, findings = recovered[self.datacenter], self.findings
-        return Filled(
-            self.window,
-            findings.report,
-            1,
-            done.ordered,
-            done.ordered + done.waiting.total(),
-            dict(findings.by_day),
-            dict(done.kinds),
-            dict(done.left_to),
-            done.left_out,
-            findings.outside,
-            findings.untimed,
-            "",
-            done.problem,
-            (*done.orders, *done.waiting),
-            done.waiting.total(),
-        )
+        done = recovered[self.datacenter]
+        return Filled(self.report, done, left=done.ordered + done.waiting.total())
 
 
 def plan_fill(
-    pipeline: Pipeline,
-    datacenter: str,
-    window: Window,
-    verify: Verify,
-    say: Say = silent,
-    clock: Clock | None = None,
+    pipeline: Pipeline, datacenter: str, verify: Verify, say: Say = silent, clock: Clock | None = None
 ) -> FillPlan:
-    """Verify a datacenter once its joins keep up, and plan orders for what a window lacks.
+    """Verify a window of a datacenter once its joins keep up, and plan orders for what it lacks.
 
-    `verify` classifies the datacenter's records anew; all that it finds outside the window is left alone.
-    LakeUnavailable, StateUnavailable, and what `verify` raises.
+    `verify` classifies the datacenter's records of the window anew. LakeUnavailable, StateUnavailable, and
+    what `verify` raises.
     """
     yield_to_joins(pipeline, datacenter, say, clock)
-    findings = findings_in_window(pipeline, datacenter, verify(), window)
-    recovery = RecoveryPlan(pipeline, {datacenter: findings.report.as_dict()})
-    return FillPlan(window, datacenter, findings, recovery)
+    report = verify()
+    # The others are of all times, such as records that conflict.
+    findings = tuple(one for one in report.findings if one.cases or one.meaning.violation)
+    report = replace(report, findings=findings)
+    return FillPlan(datacenter, report, RecoveryPlan(pipeline, {datacenter: report.as_dict()}))
 
 
 def fill_until_whole(
@@ -139,9 +113,9 @@ def fill_until_whole(
     planned = plan()
     state = pipeline.datacenters[planned.datacenter].state
     done = planned.apply(say)
-    ordered, kinds, rounds, waits = done.ordered, Counter(done.kinds), 1, ""
-    while done.orders:
-        waits = _wait_for(done.orders, state, planned.datacenter, say, clock or SystemClock())
+    ordered, kinds, rounds, waits = done.recovered.ordered, Counter(done.recovered.kinds), 1, ""
+    while orders := (*done.recovered.orders, *done.recovered.waiting):
+        waits = _wait_for(orders, state, planned.datacenter, say, clock or SystemClock())
         if waits:
             break
         found_before, planned = planned.count, plan()
@@ -150,8 +124,9 @@ def fill_until_whole(
             done = planned.expected
             break
         done = planned.apply(say)
-        ordered, kinds = ordered + done.ordered, kinds + Counter(done.kinds)
-    return replace(done, rounds=rounds, ordered=ordered, kinds=dict(kinds), waits=waits)
+        ordered, kinds = ordered + done.recovered.ordered, kinds + done.recovered.kinds
+    recovered = replace(done.recovered, ordered=ordered, kinds=kinds)
+    return replace(done, recovered=recovered, rounds=rounds, waits=waits)
 
 
 def _wait_for(orders: Sequence[str], state: Path, datacenter: str, say: Say, clock: Clock) -> str:
