@@ -22,7 +22,8 @@ from photon.state.database import StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage import local_copies
 from photon.storage.full_disks import why_not
-from photon.storage.store import UNFINISHED, store_of
+from photon.storage.store import store_of
+from photon.storage.sync import UNFINISHED
 from photon.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
 from photon.releases.release import Release
-from photon.storage.store import UNFINISHED, store_of
+from photon.storage.store import store_of
+from photon.storage.sync import UNFINISHED
 
 CREATED_ROWS = 100_000  # so many are put at once on S3, in memory, which no other follower's replace
 

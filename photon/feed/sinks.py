@@ -13,7 +13,8 @@ from photon.feed.folder import FedFolder
 from photon.feed.sink import Fed, Sink
 from photon.feed.stdout import Form, StandardOutput
 from photon.pipeline.location import Location, parse_s3_url
-from photon.storage.store import UNFINISHED, store_of
+from photon.storage.store import store_of
+from photon.storage.sync import UNFINISHED
 
 POSTGRES = ("postgresql://", "postgres://")
 

@@ -19,7 +19,7 @@ from photon.process.readable import counted, readable
 from photon.state.database import StateUnavailable, damage_is_named
 from photon.state.unread_logs import acknowledge_files, acknowledged_files
 from photon.state.view import StateView, view_state
-from photon.tokens import new_id
+from photon.storage.sync import in_place_of
 
 ACKNOWLEDGED_FILE = "acknowledged.json"
 FORMAT = 1
@@ -273,7 +273,5 @@ def acknowledge(folder: Path, view: StateView, unread: Iterable[UnreadFile] = ()
     """
     acknowledge_files(folder, unread, view.unread)
     known = {**asdict(replace(losses_of(view, folder), unread=())), "counts": view.gained}
-    text = json.dumps({"format": FORMAT, "epoch": view.epoch, **known})
-    unfinished = folder / f"{ACKNOWLEDGED_FILE}.{new_id()}"  # others may do it at the same moment
-    unfinished.write_text(text)
-    unfinished.replace(folder / ACKNOWLEDGED_FILE)
+    with in_place_of(folder / ACKNOWLEDGED_FILE) as unfinished:
+        unfinished.write_text(json.dumps({"format": FORMAT, "epoch": view.epoch, **known}))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import wait
@@ -28,6 +27,7 @@ from photon.state.outcomes import OUTCOME_CLASSES
 from photon.storage.append_table import AppendTable
 from photon.storage.delta import LakeUnavailable
 from photon.storage.full_disks import why_not
+from photon.storage.sync import in_place_of
 from photon.storage.tables import OutputTable
 
 Activity = Literal["live", "behind", "waiting"]
@@ -135,9 +135,8 @@ class RecentPoints:
             with self._path.open("a") as file:
                 file.write(f"{kept[-1]}\n")
             return in_file + 1
-        beside = self._path.with_suffix(".new")
-        beside.write_text("".join(f"{line}\n" for line in kept))  # not synced: a graph may lack it
-        os.replace(beside, self._path)
+        with in_place_of(self._path) as unfinished:
+            unfinished.write_text("".join(f"{line}\n" for line in kept))  # not synced: a graph may lack it
         return len(kept)
 
 

@@ -17,7 +17,7 @@ from photon.logs.unread_files import Identity, UnreadFile, follow
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
 from photon.state.view import StateView
-from photon.tokens import new_id
+from photon.storage.sync import in_place_of
 
 ACKNOWLEDGED_FILES = "acknowledged_files.json"
 
@@ -47,9 +47,8 @@ def acknowledge_files(folder: Path, named: Iterable[UnreadFile], entries: Iterab
     """Add those that were named; those that have no entry any more go. OSError."""
     there = {one.identity for one in entries}
     known = (acknowledged_files(folder) & there) | {one.identity for one in named}
-    unfinished = folder / f"{ACKNOWLEDGED_FILES}.{new_id()}"  # others may do it at the same moment
-    unfinished.write_text(json.dumps(sorted(known)))
-    unfinished.replace(folder / ACKNOWLEDGED_FILES)
+    with in_place_of(folder / ACKNOWLEDGED_FILES) as unfinished:
+        unfinished.write_text(json.dumps(sorted(known)))
 
 
 def unread_now(pipeline: Pipeline, datacenter: str, view: StateView, now_us: int) -> tuple[UnreadFile, ...]:

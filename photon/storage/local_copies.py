@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from photon.pipeline.location import Location, S3Folder
 from photon.storage.store import store_of
+from photon.storage.sync import in_place_of
 
 MOST_BYTES = 8 * 2**30  # all copies of a user: the index of 250 million events
 FETCHED_AT_ONCE_BYTES = 2**24
@@ -87,15 +88,8 @@ def _touch(copy: Path) -> bool:
 
 def _write_copy(copy: Path, write: Callable[[BinaryIO], None]) -> None:
     copy.parent.mkdir(exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=copy.parent, prefix=".", delete=False) as sink:
-        unfinished = Path(sink.name)
-        try:
-            write(sink)  # type: ignore[arg-type]  # a wrapper of one
-            sink.flush()
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
-    unfinished.replace(copy)
+    with in_place_of(copy) as unfinished, unfinished.open("wb") as sink:
+        write(sink)
     global _made
     _made += 1
     if _made % LOOKED_AT_EVERY == 1:

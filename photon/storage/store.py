@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import accumulate, islice
@@ -22,9 +21,7 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from photon.pipeline.location import Location, OutsideFolder, is_inside
-from photon.storage.sync import make_folder, sync, write_synced
-
-UNFINISHED = ".unfinished"  # ends the name of what `put` has not yet written to its end
+from photon.storage.sync import in_place_of, make_folder, sync, write_synced
 
 
 class Store(Protocol):
@@ -161,13 +158,8 @@ class LocalStore:
         return target.stat().st_size
 
     def put(self, name: str, write: Callable[[BinaryIO], None]) -> None:
-        target = self._path(name)
-        # Each writer has a name of its own: two that put the same object take nothing from each other.
-        writer = f"{os.getpid()}-{threading.get_ident()}"
-        unfinished = target.with_name(f"{target.name}.{writer}{UNFINISHED}")
-        unfinished.unlink(missing_ok=True)
-        write_synced(unfinished, write)
-        unfinished.replace(target)
+        with in_place_of(self._path(name)) as unfinished:
+            write_synced(unfinished, write)
 
     def version(self, name: str) -> str | None:
         try:

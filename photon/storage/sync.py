@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from photon.process.faults import fault_point
 
 SQLITE_SYNCHRONOUS = "FULL"  # a transaction is on disk when it returns
+UNFINISHED = ".unfinished"  # ends the name of what is not yet written to its end
 
 
 def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -29,6 +32,23 @@ def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
             target.unlink(missing_ok=True)
             raise
     fault_point("disk.after_sync", target)
+
+
+@contextmanager
+def in_place_of(target: Path) -> Iterator[Path]:
+    """Give the file to write: it takes the other one's place at the end, so that nobody finds half of it.
+
+    Each writer has a name of its own, for another may do the same. OSError removes what is there of it.
+    """
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}{UNFINISHED}")
+    unfinished.unlink(missing_ok=True)
+    try:
+        yield unfinished
+        unfinished.replace(target)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
 def make_folder(folder: Path) -> None:

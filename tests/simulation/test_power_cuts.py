@@ -11,7 +11,7 @@ import pytest
 
 from photon.process.faults import arm, disarm
 from photon.state.waiting import segments
-from photon.storage.store import UNFINISHED
+from photon.storage.sync import UNFINISHED
 from tests.simulation.world import World
 
 TABLES = ("joined_events", "dead_letters", "unjoined")

@@ -20,11 +20,11 @@ from photon.errors import FormatTooNew
 from photon.process.faults import fault_point
 from photon.state.outcomes import OUTCOME_CLASSES, Counts, OutcomeClass
 from photon.storage.store import content
-from photon.storage.sync import sync, write_synced
+from photon.storage.sync import UNFINISHED, in_place_of, sync, write_synced
 from photon.tokens import Occurrence, new_id
 
 FOLDER = "orders"  # in a datacenter's state folder
-SUFFIX, UNFINISHED, REFUSED = ".json", ".unfinished", ".refused"
+SUFFIX, REFUSED = ".json", ".refused"
 ORDER_FORMAT = 2  # 1 had no mended lines
 ABANDONED_SECONDS = 3_600.0  # an unfinished order is so old: to write one takes milliseconds
 MOST_RECORDS = 10_000  # in one order: it is read as a whole
@@ -63,10 +63,9 @@ def write_order(state: Path, epoch: str, completed: int, why: str, records: Sequ
     folder.mkdir(exist_ok=True)
     _remove_abandoned(folder)
     target = folder / f"{completed:010}-{order.order_id}{SUFFIX}"
-    unfinished = target.with_name(target.name + UNFINISHED)
-    write_synced(unfinished, content(text))
-    fault_point("order.before_rename")
-    unfinished.replace(target)
+    with in_place_of(target) as unfinished:
+        write_synced(unfinished, content(text))
+        fault_point("order.before_rename")
     sync(folder)
     fault_point("order.after_rename")
     return order

@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from photon.storage.sync import in_place_of
+
 SECOND_ROWS_FILE = "second-rows.json"
 MOST_NOTED = 100  # `photon verify` finds the others; status looks each of these up
 
@@ -21,9 +23,8 @@ def note_second_rows(folder: Path, found: Mapping[str, str]) -> None:
     if found.keys() <= known.keys() or len(known) >= MOST_NOTED:
         return
     noted = dict(list({**known, **found}.items())[:MOST_NOTED])
-    unfinished = folder / (SECOND_ROWS_FILE + ".unfinished")
-    unfinished.write_text(json.dumps(noted))
-    unfinished.replace(folder / SECOND_ROWS_FILE)
+    with in_place_of(folder / SECOND_ROWS_FILE) as unfinished:
+        unfinished.write_text(json.dumps(noted))
 
 
 def second_rows_noted(folder: Path) -> dict[str, str]:

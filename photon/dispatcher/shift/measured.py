@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.measures import Measures, Meter
 from photon.storage.full_disks import why_not
+from photon.storage.sync import in_place_of
 
 MEASURED_FILE = "measured.json"
 FORMAT = 1
@@ -73,15 +72,12 @@ class MeasuredFile:
         text = json.dumps({
             "format": FORMAT, "epoch": self._epoch, "written_us": now_us, **self._measures.as_json(),
         })  # fmt: skip
-        beside = self._path.with_suffix(".new")
         try:
-            beside.write_text(text)  # not synced: what a power cut takes is missing from a graph
-            os.replace(beside, self._path)
+            with in_place_of(self._path) as unfinished:
+                unfinished.write_text(text)  # not synced: what a power cut takes is missing from a graph
         except OSError as error:
             if not self._is_told:
                 log.warning(
                     "what was measured is not stored, and metrics lack it: %s", why_not(error, self._path)
                 )
             self._is_told = True
-            with suppress(OSError):
-                beside.unlink()
