@@ -18,7 +18,6 @@ from assets.runs import Metadata, canceled_with_a_sentence, of_a_dry_run, pipeli
 from assets.work import RECOVERY_POOL, REGISTRY, AssetWork, DryRunConfig, WorkRun, technology_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock, in_utc
-from photon.process.readable import counted
 from photon.registry.register import MOST_LEDGERS
 from resources.environment import ServedPipeline
 
@@ -94,7 +93,7 @@ def gc_metadata(done: "GcResult", now_us: int, dry_run: bool = False) -> Metadat
     The age of the boundary is a number, so that it plots: while it rises, nothing is verified or dropped.
     """
     metadata: Metadata = {
-        "says": _collected(done, dry_run),
+        "says": "; ".join(done.sentences(dry_run)),
         "because": done.because,
         "boundary_before": _time(done.boundary_before_us),
         "boundary": _time(done.boundary_us),
@@ -109,20 +108,6 @@ def gc_metadata(done: "GcResult", now_us: int, dry_run: bool = False) -> Metadat
     if done.problem:
         metadata["problem"] = done.problem
     return metadata
-
-
-def _collected(done: "GcResult", dry_run: bool) -> str:
-    """The work of one evaluation, in a sentence."""
-    is_now, was, were = ("would be",) * 3 if dry_run else ("is now", "was", "were")
-    what = []
-    if done.boundary_us != done.boundary_before_us:
-        what.append(f"the boundary {is_now} {_time(done.boundary_us)}")
-    if done.rolled:
-        what.append(f"generation {done.generation} of ledgers {was} begun")
-    if done.dropped:
-        ids, numbers = done.before.ids - done.after.ids, ", ".join(map(str, done.dropped))
-        what.append(f"{counted(ids, 'id', were)} dropped, with all of generation {numbers}")
-    return "; ".join(what) if what else f"nothing was due: {done.because}"
 
 
 def _time(at_us: int | None) -> str:
@@ -170,7 +155,7 @@ def _reshard(run: WorkRun) -> Metadata:
 def resharding_metadata(done: "Resharded", pipeline: Pipeline, dry_run: bool = False) -> Metadata:
     """How many ledgers there were, are wanted and are, and what the choice went by."""
     metadata: Metadata = {
-        "says": _resharded(done, pipeline, dry_run),
+        "says": done.sentence(pipeline, dry_run),
         "because": done.because,
         "generation": done.generation,
         "ledgers_before": done.ledgers_before,
@@ -185,21 +170,6 @@ def resharding_metadata(done: "Resharded", pipeline: Pipeline, dry_run: bool = F
     if done.bytes_per_second is not None:
         metadata["bytes_per_second_of_busiest"] = round(done.bytes_per_second, 3)
     return metadata
-
-
-def _resharded(done: "Resharded", pipeline: Pipeline, dry_run: bool) -> str:
-    """The findings and the work of one evaluation, in a sentence."""
-    if done.applied:
-        ledgers = counted(done.ledgers, "new ledger", "would be" if dry_run else "are")
-        return f"{ledgers} in the place of {done.ledgers_before}: {done.because}"
-    if not done.is_due:
-        return f"nothing was due: {done.because}"
-    by_hand = f"photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
-    return (
-        f"{counted(done.ledgers_wanted, 'new ledger')} would do better: {done.because}. What to "
-        f"do: {by_hand}, a run with ledgers: {done.ledgers_wanted} in its config, or "
-        "registry.resharding.policy: apply"
-    )
 
 
 def _can_reshard(pipeline: Pipeline) -> bool:
@@ -227,20 +197,13 @@ RESHARDING = Evaluation(
 
 def _recover(run: WorkRun) -> Metadata:
     from photon.upkeep.plans import carry_out
-    from photon.upkeep.recovery import RecoveryPlan
+    from photon.upkeep.recovery import RecoveryPlan, recovery_sentences
     from photon.verification.stored_reports import newest
 
     stored = newest(run.pipeline, run.served.datacenters)
     reports = {name: one.report for name, one in stored.items()}
-    metadata = orders_metadata(run, carry_out(lambda: RecoveryPlan(run.pipeline, reports), run.is_dry))
-    ordered, left = metadata["ordered"], metadata["left_to_others"]
-    nothing = "nothing was due: the newest verification reports name nothing to be joined again"
-    says = (
-        f"{ordered:,} to be looked at again, {left:,} left to other datacenters"
-        if ordered or left
-        else nothing
-    )
-    return {"says": says, **metadata}
+    done = carry_out(lambda: RecoveryPlan(run.pipeline, reports), run.is_dry)
+    return {"says": "; ".join(recovery_sentences(done, run.is_dry)), **orders_metadata(run, done)}
 
 
 def orders_metadata(run: WorkRun, done: "Mapping[str, Recovered]") -> Metadata:
@@ -294,14 +257,11 @@ def _compact(run: WorkRun) -> Metadata:
         for table_name, one in tables.items()
     ]
     total = sum((one for tables in done.values() for one in tables.values()), Compacted())
-    before, after, removed = total.files_before, total.files_after, total.data_files_removed
-    were = "would be" if run.is_dry else "were"
-    old = counted(removed, "old data file", were)
     return {
-        "says": f"{counted(before, 'file', were)} rewritten as {after:,}; {old} removed",
-        "files_before": before,
-        "files_after": after,
-        "data_files_removed": removed,
+        "says": total.sentence(run.is_dry),
+        "files_before": total.files_before,
+        "files_after": total.files_after,
+        "data_files_removed": total.data_files_removed,
         **({"tables": table(rows)} if rows else {}),
     }
 

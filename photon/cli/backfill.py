@@ -17,7 +17,6 @@ from photon.cli.output import (
     print_outcome,
     showing_progress,
 )
-from photon.cli.recover import recovery_text
 from photon.process.readable import counted
 
 if TYPE_CHECKING:
@@ -113,6 +112,8 @@ def rebuilt_text(done: Rebuilt, dry_run: bool) -> str:
 
 def filled_text(datacenter: str, done: Filled, dry_run: bool) -> str:
     """The orders of a fill, for people."""
+    from photon.upkeep.recovery import recovery_sentences
+
     classes = ", ".join(f"{count:,} {name}" for name, count in done.report.equation().items() if count)
     lines = [f"{datacenter}: {text}" for text in (done.waits, classes) if text]
-    return "\n".join([recovery_text({datacenter: done.recovered}, dry_run), *lines])
+    return "\n".join([*recovery_sentences({datacenter: done.recovered}, dry_run), *lines])

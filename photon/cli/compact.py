@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +18,6 @@ from photon.cli.output import (
     print_outcome,
     showing_progress,
 )
-from photon.process.readable import counted
-
-if TYPE_CHECKING:
-    from photon.upkeep.compact import Compacted
 
 
 @click.command()
@@ -46,27 +41,10 @@ def compact(pipeline_file: Path, datacenter: str | None, dry_run: bool, as_json:
             for name in chosen(pipeline, datacenter)
         }
     lines = [
-        f"{name}: {table}: {compacted_text(one, dry_run)}"
+        f"{name}: {table}: {one.sentence(dry_run)}"
         for name, tables in done.items()
         for table, one in tables.items()
     ]
     lines += [f"{name}: there is no table yet: it has not joined" for name in done if not done[name]]
     value = {name: {table: asdict(one) for table, one in tables.items()} for name, tables in done.items()}
     print_outcome({"datacenters": value}, lines, dry_run, as_json)
-
-
-def compacted_text(done: Compacted, dry_run: bool) -> str:
-    """The work on one table, for people."""
-    become, remove = ("would become", "to be removed") if dry_run else ("became", "removed")
-    files = counted(done.files_before, "data file")
-    if done.files_after != done.files_before:
-        files += f" {become} {done.files_after:,}"
-    removed = [
-        counted(count, thing)
-        for count, thing in (
-            (done.log_files_removed, "old log entry"),
-            (done.data_files_removed, "old data file"),
-        )
-        if count
-    ]
-    return f"{files}; {remove}: {', '.join(removed) or 'nothing'}"

@@ -119,7 +119,7 @@ def _retired(datacenter: str, done: Retired, ordered: Mapping[str, Recovered]) -
         f"{counted(done.kept, 'id', 'keep')} a row"
     ]
     if ordered:
-        from photon.cli.recover import recovery_text
+        from photon.upkeep.recovery import recovery_sentences
 
-        lines.append(recovery_text(ordered, dry_run=False))
+        lines += recovery_sentences(ordered, dry_run=False)
     return lines

@@ -12,7 +12,6 @@ import click
 
 from photon.cli.ending import fail
 from photon.cli.output import (
-    ORDERED_BEFORE,
     chosen,
     dry_run_option,
     json_option,
@@ -172,6 +171,7 @@ def _mend(
 
 def _lines_of_mending(done: Mapping[str, Mending], most: int, dry_run: bool) -> list[str]:
     from photon.upkeep.dead_letters.open_letters import most_common
+    from photon.upkeep.recovery import ORDERED_BEFORE
 
     lines: list[str] = []
     verb = "would be" if dry_run else "are"

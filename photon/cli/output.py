@@ -78,7 +78,6 @@ within_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 dry_run_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
 )
-ORDERED_BEFORE = "ordered before and not taken up yet: the datacenter does that when it runs"
 NOTHING_CHANGED = "dry run, nothing was changed:"  # then comes what would be done
 
 

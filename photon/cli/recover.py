@@ -11,7 +11,6 @@ import click
 
 from photon.cli.ending import fail
 from photon.cli.output import (
-    ORDERED_BEFORE,
     chosen,
     dry_run_option,
     json_option,
@@ -21,15 +20,10 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.errors import NOT_DONE, WrongUsage
-from photon.process.readable import counted
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
-    from photon.upkeep.recovery import Recovered
     from photon.verification.days import Window
-
-
-MOST_KINDS = 20  # more are not told: dead letters may have many reasons
 
 
 @click.command()
@@ -62,7 +56,7 @@ def recover(
     with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
         from photon.upkeep.plans import carry_out
-        from photon.upkeep.recovery import RecoveryPlan, of_event
+        from photon.upkeep.recovery import RecoveryPlan, of_event, recovery_sentences
         from photon.verification.case_pages import remove_pages
         from photon.verification.days import window_of
 
@@ -89,7 +83,7 @@ def recover(
                     remove_pages(pipeline, name, report)
     value = {name: one.as_dict() for name, one in done.items()}
     lines = [f"{name} is retired, and never joins again: the others join what was its" for name in retired]
-    print_outcome({"datacenters": value}, [*lines, recovery_text(done, dry_run)], dry_run, as_json)
+    print_outcome({"datacenters": value}, [*lines, *recovery_sentences(done, dry_run)], dry_run, as_json)
 
 
 def _acting(pipeline: Pipeline, names: list[str]) -> tuple[list[str], list[str]]:
@@ -119,33 +113,3 @@ def _reports(
     with showing_progress() as say:
         say("reading what there is to verify")
         return reports_for_recovery(pipeline, names, say, window)
-
-
-def recovery_text(done: Mapping[str, Recovered], dry_run: bool) -> str:
-    """The orders of a recovery, for people."""
-    lines: list[str] = []
-    for name, one in done.items():
-        verb = "would be" if dry_run else "are"
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in one.kinds.most_common(MOST_KINDS))
-        if one.problem:
-            lines.append(f"{name}: PROBLEM {kinds}: {one.problem}")
-        elif one.ordered:
-            lines.append(f"{name}: {counted(one.ordered, 'record', verb)} looked at again ({kinds})")
-        if waiting := one.waiting.total():
-            lines.append(f"{name}: {counted(waiting, 'record')} {ORDERED_BEFORE}")
-        lines += [
-            f"{name}: {counted(count, 'record', 'are')} of datacenter {holder}, which has to act: recover it "
-            "there"
-            for holder, count in one.left_to.items()
-        ]
-        lines += [
-            f"{name}: PROBLEM {count:,} of them are in no log that datacenter {holder} has read, so nobody "
-            f"acts: copy the log files that have them from {name} to {holder}, and recover again"
-            for holder, count in one.unknown_to.items()
-        ]
-        if one.left_out:
-            lines.append(
-                f"{name}: {counted(one.left_out, 'record', 'are')} left for the next round: recover again "
-                "once these are joined"
-            )
-    return "\n".join(lines or ["nothing is to be recovered"])

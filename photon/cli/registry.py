@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from photon.upkeep.gc import GcResult
     from photon.upkeep.refill import Refilled
     from photon.upkeep.registry_state import RegistrySize, RegistryState
-    from photon.upkeep.reshard import Resharded
 
 
 @click.group()
@@ -248,19 +247,7 @@ def reshard(words: tuple[Path, int | None], dry_run: bool, as_json: bool) -> Non
         from photon.upkeep.reshard import plan_reshard
 
         done = carry_out(lambda: plan_reshard(pipeline, open_reader(pipeline), ledgers), dry_run)
-    print_outcome(done.as_dict(), [_reshard_line(done, dry_run, pipeline)], dry_run, as_json)
-
-
-def _reshard_line(done: Resharded, dry_run: bool, pipeline: Pipeline) -> str:
-    if done.applied:
-        begin = "would begin" if dry_run else "from now on"
-        return f"{counted(done.ledgers, 'ledger')} {begin} (before: {done.ledgers_before}): {done.because}"
-    if not done.is_due:
-        return f"{counted(done.ledgers_before, 'ledger')}: {done.because}"
-    return (
-        f"{counted(done.ledgers_wanted, 'ledger')} in place of {done.ledgers_before}: {done.because}."
-        f" To have that: photon registry reshard {pipeline.typed} {done.ledgers_wanted}"
-    )
+    print_outcome(done.as_dict(), [done.sentence(pipeline, dry_run)], dry_run, as_json)
 
 
 @registry.command(epilog=epilog_of("registry gc"))
@@ -286,20 +273,9 @@ def gc(pipeline_file: Path, dry_run: bool, as_json: bool) -> None:
 
 
 def _gc_lines(done: GcResult, dry_run: bool) -> list[str]:
-    told = done.as_dict()
-    boundary, before = told["boundary"] or "none", told["boundary_before"] or "none"
-    lines = [f"boundary: {boundary} (before: {before}); {done.because}"]
-    if done.rolled:
-        lines.append(f"generation {done.generation} of ledgers {'would begin' if dry_run else 'has begun'}")
-    if done.dropped:
-        dropped = ", ".join(map(str, done.dropped))
-        lines.append(f"generation {dropped} {'would be' if dry_run else 'is'} dropped, with its ids")
-    if done.kept_because:
-        lines.append(f"no id {'would be' if dry_run else 'is'} dropped: {done.kept_because}")
-    lines.append(f"before: {_size(done.before)}; afterwards: {_size(done.after)}")
-    if done.problem:
-        lines.append(f"NOT ALL: {done.problem}")
-    return lines
+    sizes = f"before: {_size(done.before)}; afterwards: {_size(done.after)}"
+    problem = [f"NOT ALL: {done.problem}"] if done.problem else []
+    return [*done.sentences(dry_run), sizes, *problem]
 
 
 def _size(size: RegistrySize) -> str:

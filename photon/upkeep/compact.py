@@ -53,6 +53,16 @@ class Compacted:
         one, two = asdict(self), asdict(other)
         return Compacted(**{name: value + two[name] for name, value in one.items()})
 
+    def sentence(self, dry_run: bool) -> str:
+        """The work, for people."""
+        become, remove = ("would become", "to be removed") if dry_run else ("became", "removed")
+        files = counted(self.files_before, "data file")
+        if self.files_after != self.files_before:
+            files += f" {become} {self.files_after:,}"
+        old = (("old log entry", self.log_files_removed), ("old data file", self.data_files_removed))
+        removed = ", ".join(counted(count, thing) for thing, count in old if count)
+        return f"{files}; {remove}: {removed or 'nothing'}"
+
 
 @dataclass(frozen=True)
 class TablePlan:

@@ -65,6 +65,21 @@ class GcResult:
         """Whether nothing is left for the next pass, as far as known."""
         return self.problem is None
 
+    def sentences(self, dry_run: bool = False) -> list[str]:
+        """The work of the pass, for people."""
+        begun, is_now = ("would begin", "would be") if dry_run else ("has begun", "is")
+        times = (self.boundary_us, self.boundary_before_us)
+        now, before = ("none" if at_us is None else in_utc(at_us, "seconds") for at_us in times)
+        said = [f"boundary: {now} (before: {before}); {self.because}"]
+        if self.rolled:
+            said.append(f"generation {self.generation} of ledgers {begun}")
+        if self.dropped:
+            ids = counted(self.before.ids - self.after.ids, "id")
+            said.append(f"generation {', '.join(map(str, self.dropped))} {is_now} dropped, with {ids}")
+        if self.kept_because:
+            said.append(f"no id {is_now} dropped: {self.kept_because}")
+        return said
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         times = (("boundary_before", self.boundary_before_us), ("boundary", self.boundary_us))

@@ -40,7 +40,8 @@ from photon.verification.report import WITHOUT_ROWS, Case
 
 # For one datacenter. The next recovery orders more, once its dispatcher has taken these up.
 MOST_WAITING_ORDERS = 100
-MOST_KINDS = 5  # that a mark names: dead letters may have many reasons
+MOST_KINDS, MOST_KINDS_TOLD = 5, 20  # that a mark names, and a recovery: dead letters may have many reasons
+ORDERED_BEFORE = "ordered before and not taken up yet: the datacenter does that when it runs"
 NOT_HERE = "its state is not on this machine: recover where datacenter {} runs"
 
 Reports = Mapping[str, Mapping[str, Any]]  # `DatacenterReport.as_dict`, by datacenter
@@ -243,6 +244,36 @@ def _tell_release(pipeline: Pipeline, datacenter: str, report: Mapping[str, Any]
             ordered = Place(int(report["epoch"]), state.completed)
             with suppress(OSError):  # a lake that takes nothing: the next verification tells it
                 copies.note_verified(place.lake, Verified(report["release"], ordered))
+
+
+def recovery_sentences(done: Mapping[str, Recovered], dry_run: bool) -> list[str]:
+    """The orders of a recovery, for people."""
+    lines: list[str] = []
+    for name, one in done.items():
+        verb = "would be" if dry_run else "are"
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in one.kinds.most_common(MOST_KINDS_TOLD))
+        if one.problem:
+            lines.append(f"{name}: PROBLEM {kinds}: {one.problem}")
+        elif one.ordered:
+            lines.append(f"{name}: {counted(one.ordered, 'record', verb)} looked at again ({kinds})")
+        if waiting := one.waiting.total():
+            lines.append(f"{name}: {counted(waiting, 'record')} {ORDERED_BEFORE}")
+        lines += [
+            f"{name}: {counted(count, 'record', 'are')} of datacenter {holder}, which has to act: recover it "
+            "there"
+            for holder, count in one.left_to.items()
+        ]
+        lines += [
+            f"{name}: PROBLEM {count:,} of them are in no log that datacenter {holder} has read, so nobody "
+            f"acts: copy the log files that have them from {name} to {holder}, and recover again"
+            for holder, count in one.unknown_to.items()
+        ]
+        if one.left_out:
+            lines.append(
+                f"{name}: {counted(one.left_out, 'record', 'are')} left for the next round: recover again "
+                "once these are joined"
+            )
+    return lines or ["nothing is to be recovered"]
 
 
 def _pages(

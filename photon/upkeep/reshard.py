@@ -41,6 +41,20 @@ class Resharded:
     bytes_per_second: float | None
     is_due: bool = False
 
+    def sentence(self, pipeline: Pipeline, dry_run: bool = False) -> str:
+        """The findings and the work, for people."""
+        before, because = self.ledgers_before, self.because
+        if self.applied:
+            begin = "would begin" if dry_run else "from now on"
+            return f"{counted(self.ledgers, 'ledger')} {begin} (before: {before}): {because}"
+        if not self.is_due:
+            return f"{counted(before, 'ledger')}: {because}"
+        return (
+            f"{counted(self.ledgers_wanted, 'ledger')} in place of {before}: {because}. To have that: "
+            f"photon registry reshard {pipeline.typed} {self.ledgers_wanted}, a run with ledgers: "
+            f"{self.ledgers_wanted} in its config, or registry.resharding.policy: apply"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return asdict(self)

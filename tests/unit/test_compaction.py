@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from photon.cli.compact import compacted_text
 from photon.process import in_time
 from photon.process.faults import watched
 from photon.storage import replacing
@@ -328,4 +327,4 @@ def test_what_a_rebuild_does_to_compacted_rows_is_a_change(table: OutputTable) -
 )
 def test_a_compaction_says_what_became_of_each_table(done: Compacted, says: str) -> None:
     """Broken variant: "0 files would be 0"."""
-    assert compacted_text(done, dry_run=False) == says
+    assert done.sentence(dry_run=False) == says

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from photon.cli.recover import recovery_text
 from photon.dispatcher.recovery.orders import (
     ORDER_FORMAT,
     Order,
@@ -21,7 +20,7 @@ from photon.dispatcher.recovery.orders import (
 from photon.errors import FormatTooNew
 from photon.state.outcomes import Counts, OutcomeClass
 from photon.tokens import Occurrence
-from photon.upkeep.recovery import Recovered, acts_on, counted_as, unknown_to
+from photon.upkeep.recovery import Recovered, acts_on, counted_as, recovery_sentences, unknown_to
 from photon.verification.classes import Evidence
 from photon.verification.report import Case
 
@@ -164,7 +163,7 @@ def test_people_are_told_what_is_ordered_and_who_has_to_act() -> None:
     east = Recovered(ordered=2, kinds=Counter(missing=2), left_to=Counter(west=1), left_out=3)
     east.unknown_to["west"] = 1
     west = Recovered(kinds=Counter(missing=1), problem="its state is not on this machine")
-    assert recovery_text({"east": east, "west": west}, dry_run=False).splitlines() == [
+    assert recovery_sentences({"east": east, "west": west}, dry_run=False) == [
         "east: 2 records are looked at again (2 missing)",
         "east: 1 record is of datacenter west, which has to act: recover it there",
         "east: PROBLEM 1 of them are in no log that datacenter west has read, so nobody acts: copy the log "
@@ -172,5 +171,5 @@ def test_people_are_told_what_is_ordered_and_who_has_to_act() -> None:
         "east: 3 records are left for the next round: recover again once these are joined",
         "west: PROBLEM 1 missing: its state is not on this machine",
     ]
-    assert "2 records would be looked at again" in recovery_text({"east": east}, dry_run=True)
-    assert recovery_text({"east": Recovered()}, dry_run=False) == "nothing is to be recovered"
+    assert "2 records would be looked at again" in recovery_sentences({"east": east}, dry_run=True)[0]
+    assert recovery_sentences({"east": Recovered()}, dry_run=False) == ["nothing is to be recovered"]
