@@ -15,7 +15,7 @@ from photon.page.asking import InTurn, Shared
 from photon.page.strips import Mark
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
-from photon.state.points import POINTS, points_of, recent_points
+from photon.state.points import POINTS, recent_points
 
 # Between two readings: a state gets a point each ten seconds, a lake each minute, and marks at any time.
 RECENT_SECONDS, LAKE_SECONDS = 2.0, 10.0
@@ -39,7 +39,7 @@ class Stored:
 
 def stored_between(pipeline: Pipeline, datacenter: str, from_us: int, to_us: int) -> Stored:
     """Read points, marks, and verifications that found something broken. LakeUnavailable, FormatTooNew."""
-    rows = points_of(pipeline, datacenter, from_us, to_us, COLUMNS)
+    rows = POINTS.between(pipeline, datacenter, from_us, to_us, COLUMNS)
     is_mark = pc.is_valid(rows["mark"])
     told = rows.filter(is_mark)
     columns = (told["at"].cast(pa.int64()).to_pylist(), told["mark"].to_pylist(), told["says"].to_pylist())

@@ -81,17 +81,10 @@ MARK_SECONDS = 5.0  # a command waits so long for a lake that is to take a mark
 log = logging.getLogger(__name__)
 
 
-def points_of(
-    pipeline: Pipeline, datacenter: str, from_us: int, to_us: int, columns: Sequence[str] | None = None
-) -> pa.Table:
-    """The points and marks of `from_us <= at < to_us`, earliest first. LakeUnavailable, FormatTooNew."""
-    return POINTS.between(pipeline, datacenter, from_us, to_us, columns)
-
-
 def recent_points(state: Path, since_us: int = 0) -> pa.Table:
     """The points of each ten seconds, of an hour at least, earliest first; none where nobody has written any.
 
-    Their columns are those of `points_of`. OSError.
+    Their columns are those of `POINTS`. OSError.
     """
     rows = [row for row in map(_row_of, _lines(state / RECENT_FILE)) if row is not None]
     try:

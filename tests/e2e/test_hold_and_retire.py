@@ -9,7 +9,7 @@ import pytest
 
 from photon import read
 from photon.pipeline.file import load_pipeline
-from photon.state.points import points_of
+from photon.state.points import POINTS
 from tests.documents import Block, blocks
 from tests.e2e.one_query import one_query
 from tests.e2e.photon_process import (
@@ -31,7 +31,7 @@ JOIN = ("--until-idle", "--engine", "local")
 
 def marks(pipeline: Path, datacenter: str) -> list[str]:
     """The kinds of the marks in a datacenter's lake, in their order."""
-    kinds = points_of(load_pipeline(pipeline), datacenter, 0, 2**62, ["at", "mark"])["mark"].to_pylist()
+    kinds = POINTS.between(load_pipeline(pipeline), datacenter, 0, 2**62, ["at", "mark"])["mark"].to_pylist()
     return [kind for kind in kinds if kind is not None]
 
 

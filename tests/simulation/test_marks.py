@@ -14,7 +14,7 @@ from photon.dispatcher.shift.lease import LOCK_FILE, DatacenterLock, Lease
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View, current_register
 from photon.state import points
-from photon.state.points import POINTS, mark, points_of
+from photon.state.points import POINTS, mark
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.upkeep.hold import HoldPlan
 from photon.upkeep.refill import plan_refill
@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> World:
 
 def marks(world: World, datacenter: str = "east") -> list[dict[str, Any]]:
     """The marks in a datacenter's lake."""
-    table = points_of(world.pipeline, datacenter, 0, 2 * NOON_US, ["at", "mark", "says"])
+    table = POINTS.between(world.pipeline, datacenter, 0, 2 * NOON_US, ["at", "mark", "says"])
     table = table.set_column(0, "at", table["at"].cast(pa.int64()))
     return [row for row in table.to_pylist() if row["mark"] is not None]
 

@@ -15,7 +15,7 @@ from photon.dispatcher.shift import points as recording
 from photon.dispatcher.shift.points import PointsRecorder
 from photon.process.machine import Machine
 from photon.state import points as recent_points
-from photon.state.points import FINAL_CLASSES, POINTS, RECENT_FILE, RecentPoints, points_of
+from photon.state.points import FINAL_CLASSES, POINTS, RECENT_FILE, RecentPoints
 from photon.state.points import recent_points as read_recent
 from photon.storage.append_table import AppendTable
 from tests.simulation.world import NOON_US, World
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 def in_lake(world: World, first_us: int = 0, end_us: int = 2 * NOON_US) -> list[dict[str, Any]]:
     """All rows that the lake of east has, with times in microseconds."""
-    return rows_of(points_of(world.pipeline, "east", first_us, end_us))
+    return rows_of(POINTS.between(world.pipeline, "east", first_us, end_us))
 
 
 def in_state(world: World) -> list[dict[str, Any]]:
@@ -208,9 +208,9 @@ def test_points_are_read_of_a_range_of_times_and_other_files_are_not_opened(tmp_
         one for one in folder.glob("*.parquet") if pq.read_table(one)["joined"][0].as_py() == 30_000_000
     )
     last.unlink()
-    found = points_of(world.pipeline, "east", 10_001_999, 30_000_000, ["at", "joined"])
+    found = POINTS.between(world.pipeline, "east", 10_001_999, 30_000_000, ["at", "joined"])
     assert (found.column_names, found["joined"].to_pylist()) == (["at", "joined"], [10_001_999, 20_000_000])
-    assert points_of(world.pipeline, "east", 10_002_000, 20_000_000).num_rows == 0
+    assert POINTS.between(world.pipeline, "east", 10_002_000, 20_000_000).num_rows == 0
 
 
 def test_a_column_that_came_later_is_null_in_rows_that_were_there(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_column_that_came_later_is_null_in_rows_that_were_there(tmp_path: Path
     earlier = AppendTable("points", pa.schema([("at", pa.timestamp("us", "UTC")), ("joined", pa.int64())]))
     earlier.append(world.pipeline, "east", [{"at": 1, "joined": 5}])
     POINTS.append(world.pipeline, "east", [{"at": 2, "joined": 6, "unread_files": 1}])
-    rows = points_of(world.pipeline, "east", 0, 3).to_pylist()
+    rows = POINTS.between(world.pipeline, "east", 0, 3).to_pylist()
     assert [(row["joined"], row["unread_files"]) for row in rows] == [(5, None), (6, 1)]
 
 

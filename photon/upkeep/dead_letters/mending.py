@@ -70,10 +70,6 @@ class MendedLine:
             "join": self.join,
         }
 
-    @property
-    def is_record(self) -> bool:
-        return self.event_id is not None
-
 
 @dataclass(frozen=True)
 class Mending:
