@@ -113,7 +113,7 @@ class Records(RandomSteps):
 problem_of = partial(random_steps.problem_of, Records, STEPS)
 
 
-@pytest.mark.parametrize("seed", seeds(2, 4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_no_history_of_records_of_one_id_joins_an_event_twice_or_loses_one(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     assert problem_of(tmp_path, seed) is None
