@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from tests.e2e.photon_process import (
     wait_for_rows,
 )
 from tests.e2e.test_cluster import settings
+from tests.support.shares import a_share
 
 pytestmark = [
     pytest.mark.spark,
@@ -118,17 +120,20 @@ def test_a_join_whose_last_worker_loses_its_power_is_red_within_30_s_and_goes_on
     assert sorted(joined_rows(pipeline)["click"].to_pylist()) == ["c0", "c1"]
 
 
+PROGRAMS = [
+    (("verify", "--record", "--json"), "looking for the primary events"),
+    (("backfill", "-d", "east", "--day", "1970-01-01", "--rebuild", "--json"), "starting Spark"),
+]
+
+
+# One that its master forgets, and one that it does not: a minute each.
 @pytest.mark.parametrize(
-    ("arguments", "step"),
-    [
-        (("verify", "--record", "--json"), "looking for the primary events"),
-        (("backfill", "-d", "east", "--day", "1970-01-01", "--rebuild", "--json"), "starting Spark"),
-    ],
+    "case", a_share([*product(PROGRAMS, [False, True])], 0), ids=lambda case: case[0][0][0]
 )
-@pytest.mark.parametrize("is_forgotten", [False, True])
 def test_a_program_whose_last_executor_goes_says_within_30_s_that_it_waits_and_goes_on_with_another_one(
-    tmp_path: Path, arguments: tuple[str, ...], step: str, is_forgotten: bool
+    tmp_path: Path, case: tuple[tuple[tuple[str, ...], str], bool]
 ) -> None:
+    (arguments, step), is_forgotten = case
     with spark_cluster(tmp_path / "cluster", workers=1) as cluster:
         pipeline = one_query(tmp_path, "c0", "c1", more=settings(cluster, batch_events=1_000))
         photon("join", pipeline, "--complete", "--engine", "local")
