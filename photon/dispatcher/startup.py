@@ -38,6 +38,7 @@ from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
+from photon.storage.sync import remove_abandoned
 from photon.storage.tables import (
     FENCE_VERSION,
     NOT_BEGUN,
@@ -123,6 +124,7 @@ def start(
     refuse_lacking_releases(pipeline, registry, watch.lakes)
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
+    remove_abandoned(folder)
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
     try:
         if state is not None:

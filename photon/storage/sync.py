@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from photon.process.faults import fault_point
 
 SQLITE_SYNCHRONOUS = "FULL"  # a transaction is on disk when it returns
 UNFINISHED = ".unfinished"  # ends the name of what is not yet written to its end
+ABANDONED_SECONDS = 3_600.0  # what is unfinished is so old: to write a file of a state takes milliseconds
 
 
 def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -49,6 +51,14 @@ def in_place_of(target: Path) -> Iterator[Path]:
         with suppress(OSError):
             unfinished.unlink()
         raise
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what processes that died left unfinished in a folder."""
+    for path in folder.glob(f"*{UNFINISHED}"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+                path.unlink()
 
 
 def make_folder(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -19,6 +21,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.registry.register import encode_register
 from photon.state.database import STATE_FILE, StateDamaged, StateUnavailable
 from photon.storage.delta import LakeMismatch, LakeUnavailable
+from photon.storage.sync import ABANDONED_SECONDS, UNFINISHED
 from photon.storage.tables import OutputTable
 from tests.simulation.world import World, assert_counts
 from tests.support.crashes import at, failing
@@ -196,6 +199,19 @@ def test_a_start_that_dies_while_it_begins_an_epoch_is_followed_by_one_that_ends
     world.join()
     assert world.joined_ids() == (["c1", "c2"] if has_joined else ["c2"])
     assert not unfinished(world.reader())
+
+
+def test_a_start_removes_what_a_killed_process_left_half_written_and_nothing_that_one_writes_now(
+    world: World,
+) -> None:
+    world.join()
+    old, new = (world.state() / f"measured.json.{n}-{n}{UNFINISHED}" for n in (1, 2))
+    for file in (old, new):
+        file.touch()
+    os.utime(old, (0, time.time() - ABANDONED_SECONDS - 1))
+    world.join()
+    assert new.exists()
+    assert not old.exists()
 
 
 @pytest.mark.parametrize("has_rows", [True, False])

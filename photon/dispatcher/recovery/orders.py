@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,13 +19,12 @@ from photon.errors import FormatTooNew
 from photon.process.faults import fault_point
 from photon.state.outcomes import OUTCOME_CLASSES, Counts, OutcomeClass
 from photon.storage.store import content
-from photon.storage.sync import UNFINISHED, in_place_of, sync, write_synced
+from photon.storage.sync import in_place_of, remove_abandoned, sync, write_synced
 from photon.tokens import Occurrence, new_id
 
 FOLDER = "orders"  # in a datacenter's state folder
 SUFFIX, REFUSED = ".json", ".refused"
 ORDER_FORMAT = 2  # 1 had no mended lines
-ABANDONED_SECONDS = 3_600.0  # an unfinished order is so old: to write one takes milliseconds
 MOST_RECORDS = 10_000  # in one order: it is read as a whole
 # Classes that a record is taken out of, in this order, if its own class has none left.
 _OTHER_CLASSES: Sequence[OutcomeClass] = [name for name in OUTCOME_CLASSES if name != "pending"]
@@ -61,7 +59,7 @@ def write_order(state: Path, epoch: str, completed: int, why: str, records: Sequ
     order = Order(new_id(), epoch, completed, why, tuple(records))
     text, folder = order_to_json(order).encode(), state / FOLDER
     folder.mkdir(exist_ok=True)
-    _remove_abandoned(folder)
+    remove_abandoned(folder)
     target = folder / f"{completed:010}-{order.order_id}{SUFFIX}"
     with in_place_of(target) as unfinished:
         write_synced(unfinished, content(text))
@@ -69,14 +67,6 @@ def write_order(state: Path, epoch: str, completed: int, why: str, records: Sequ
     sync(folder)
     fault_point("order.after_rename")
     return order
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the files of recoveries that died before their order was whole."""
-    for path in folder.glob(f"*{UNFINISHED}"):
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
-                path.unlink()
 
 
 def order_to_json(order: Order) -> str:
