@@ -1,7 +1,7 @@
 """Columns that are added to a table: by Photon, for new rows that have them, or by people.
 
-Photon marks each column that it adds. What has no mark, and no adapter makes, is a person's: its values are
-theirs, so that no rebuild takes them away and no verification calls them wrong.
+Photon marks each column that it adds. A column without the mark, which no adapter makes either, belongs to
+people: no rebuild takes its values away, and no verification calls them wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class SchemaConflict(Exception):
 
 
 def columns_to_add(there: pa.Schema, rows: Iterable[pa.Schema], table: object) -> tuple[list[pa.Field], str]:
-    """The columns that a table lacks of these rows, marked, and the first one that it spells differently.
+    """New rows' columns that a table lacks, marked; and words for the first name that it spells differently.
 
     `table` names it in errors. SchemaConflict if types differ.
     """
@@ -42,7 +42,7 @@ def columns_to_add(there: pa.Schema, rows: Iterable[pa.Schema], table: object) -
 
 
 def stored_elsewhere(new: Iterable[pa.Field]) -> Iterator[str]:
-    """Say which of these columns is a log's that has a name of Photon's."""
+    """Name the columns that are stored under another name than in the log, which Photon uses itself."""
     for field in new:
         name = field.name.removeprefix(FOREIGN_PREFIX)
         if name != field.name and is_reserved(name):
@@ -50,12 +50,12 @@ def stored_elsewhere(new: Iterable[pa.Field]) -> Iterator[str]:
 
 
 def marked(field: pa.Field) -> pa.Field:
-    """A column that is about to be added, as Photon's own."""
+    """A column with the mark, to be added by Photon."""
     return field.with_metadata({**(field.metadata or {}), MARK: b"true"})
 
 
 def columns_of_people(schema: pa.Schema, made: Collection[str]) -> list[str]:
-    """The columns of a table that are people's; `made`: those that an adapter makes now."""
+    """The columns of a table that people added. `made`: those that an adapter makes now."""
     return [
         field.name
         for field in schema

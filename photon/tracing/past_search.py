@@ -1,4 +1,4 @@
-"""Look for an event's past: in the log of its table and files that left it, and in stored verifications."""
+"""Search an event's past: commits of its table, data files that left it, and stored verifications."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from photon.verification.case_pages import has_event
 from photon.verification.report import FindingKind
 from photon.verification.stored_reports import REPORTS
 
-# A day of a commit each second; a trace of what went before tells that nobody knows.
+# A day's commits at one each second. If a row went earlier, a trace says that nobody knows when.
 MOST_COMMITS = 100_000
-# Data files are read with these columns, whatever types of text their writers took. A missing one is null.
+# Data files are read with these types, whatever type of text their writers took. A missing column is null.
 _ROW = pa.schema(
     [
         ("_event_id", pa.string()),
@@ -42,14 +42,14 @@ MILLISECOND_US = 1_000
 
 
 def gone_rows(table: OutputTable, event_id: str, rows: Sequence[dict[str, Any]]) -> list[GoneRow]:
-    """The rows of the event that commits of others took out, newest removal first; not such as are in `rows`.
+    """The event's rows that other programs' commits removed, the newest removal first, unless in `rows`.
 
-    Photon's own commits take out none, except a rebuild, which records it. LakeUnavailable, OSError.
+    Photon's own commits remove none, except those of a rebuild, which records them. LakeUnavailable, OSError.
     """
     there = {(row["_epoch"], row["_batch"], row["_occurrence"]) for row in rows}
     found: dict[tuple[str, int, str], GoneRow] = {}
     entries = LogEntries(table.folder)
-    for version, entry in _back(entries, table.load().version()):
+    for version, entry in _newest_first(entries, table.load().version()):
         if b'"remove"' in entry and APP_METADATA.encode() not in entry:
             for row in _removed_by(table.folder, version, entries.actions(version), event_id):
                 key = (row.epoch, row.batch, row.occurrence)
@@ -61,8 +61,8 @@ def gone_rows(table: OutputTable, event_id: str, rows: Sequence[dict[str, Any]])
     return list(found.values())
 
 
-def _back(entries: LogEntries, last: int) -> Iterator[tuple[int, bytes]]:
-    """The commits from a version back, as far as the log or its archive has them."""
+def _newest_first(entries: LogEntries, last: int) -> Iterator[tuple[int, bytes]]:
+    """The commits from version `last` downwards, as far as the log or its archive has them."""
     for version in range(last, max(-1, last - MOST_COMMITS), -1):
         try:
             yield version, entries.read(version)
@@ -73,7 +73,7 @@ def _back(entries: LogEntries, last: int) -> Iterator[tuple[int, bytes]]:
 def _removed_by(
     folder: Location, version: int, actions: Sequence[dict[str, Any]], event_id: str
 ) -> list[GoneRow]:
-    """The rows of the event in the files that a commit took out, less those in files that it put there."""
+    """The event's rows in the files that a commit removed, without those in the files that it added."""
     changed = {
         kind: [unquote(one[kind]["path"]) for one in actions if kind in one and one[kind]["dataChange"]]
         for kind in ("remove", "add")
@@ -99,7 +99,7 @@ def _removed_by(
 
 
 def _rows_in(folder: Location, path: str, event_id: str) -> list[dict[str, Any]]:
-    """The rows of the event in a data file; none if the file is gone, as vacuum leaves it."""
+    """The event's rows in a data file; none if the file is gone, as after a vacuum."""
     try:
         with store_of(folder).open(path) as source:
             file = ds.ParquetFileFormat().make_fragment(source)
@@ -110,6 +110,7 @@ def _rows_in(folder: Location, path: str, event_id: str) -> list[dict[str, Any]]
 
 
 def _as_committed(row: GoneRow, version: int, info: dict[str, Any]) -> GoneRow:
+    """The row with this commit's version and time, if its plan made the commit."""
     if info.get(PLAN_METADATA) != row.plan:
         return row
     return replace(row, version=version, committed_us=_time_us(info))
@@ -132,12 +133,12 @@ def told_of(pipeline: Pipeline, datacenter: str, event_id: str) -> list[Told]:
     for row in rows:
         found = json.loads(row["report"])
         for finding in (*found["violations"], *found["findings"]):
-            if _names(pipeline, datacenter, finding, event_id):
+            if _names_event(pipeline, datacenter, finding, event_id):
                 named.append((finding["kind"], in_us(row["at"])))
     return first_and_last(named)
 
 
-def _names(pipeline: Pipeline, datacenter: str, finding: dict[str, Any], event_id: str) -> bool:
+def _names_event(pipeline: Pipeline, datacenter: str, finding: dict[str, Any], event_id: str) -> bool:
     cases = (*finding["examples"], *finding.get("cases", ()))
     return any(case["event_id"] == event_id for case in cases) or any(
         has_event(pipeline, datacenter, page, event_id) for page in finding.get("pages", ())

@@ -1,4 +1,4 @@
-"""Why nothing was joined with a primary: by what side tables say of foreign events that name it."""
+"""Tells why a primary is unmatched: side tables have the foreign events that name it, but were not joined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from photon.storage.tables import OutputTable
 from photon.unmatched.lakes import ROWS_AT_ONCE
 
 NO_FOREIGN_EVENT = "no foreign event"
-# A later one counts for more, where a primary has several foreign events. None: the row says it.
+# If a primary has foreign events in several tables, the last of these counts. None: the row has the reason.
 _TABLES: tuple[tuple[TableName, str | None], ...] = (
     ("left_out", None),  # filtered, skipped
     ("too_old", "too old"),
@@ -25,7 +25,7 @@ _COLUMNS = pa.schema([("key", pa.string()), ("reason", pa.string())])
 
 
 def reasons_of(event_ids: pa.ChunkedArray, lakes: Iterable[Location]) -> pa.Array:
-    """The reason of each primary, as tables are now. LakeUnavailable."""
+    """The reason of each unmatched primary, by what the tables have now. LakeUnavailable."""
     wanted = event_ids.combine_chunks()
     found = np.full(len(wanted), NO_FOREIGN_EVENT, object)
     places = list(lakes)

@@ -1,4 +1,4 @@
-"""How long a call may take without getting on, and the pauses between its tries."""
+"""Limits how long a call may go without progress, and paces its attempts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from photon.process.clock import MICROSECONDS, Clock
 
 FIRST_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 1.0
-MAX_YIELD_SECONDS = 2.0  # to who is in the middle of a round
-# A request may take this part of `registry.deadline`. One endpoint that hangs then leaves a call time to use
+MAX_YIELD_SECONDS = 2.0  # the longest time left to another client to end its round
+# One request may take a fifth of `registry.deadline`. If one endpoint hangs, its call still has time to use
 # the answers of the others, and to ask four times more.
 REQUESTS_IN_A_DEADLINE = 5
 MACHINE_CHANCE: random.Random = random.SystemRandom()
 
 
 def request_timeout(settings: Registry) -> timedelta:
-    """How long one request may take of a call that has `registry.deadline`."""
+    """The time-out of one request; its call has all of `registry.deadline`."""
     return settings.total_timeout / REQUESTS_IN_A_DEADLINE
 
 
 class Deadline:
-    """The time that a call may take without getting on, and the pauses between its tries (protocol B15)."""
+    """Ends a call that makes no progress, and paces its attempts, by a monotonic clock (protocol B15)."""
 
     def __init__(self, clock: Clock, seconds: float, chance: random.Random = MACHINE_CHANCE) -> None:
         self._clock = clock
@@ -33,19 +33,19 @@ class Deadline:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew: the call gets on, and a large one may take longer than the time for an answer."""
+        """Start the time anew, since the call made progress: a large call may take longer in all."""
         self._end_us = self._clock.elapsed_us() + round(self._seconds * MICROSECONDS)
         self._backoff_seconds = FIRST_BACKOFF_SECONDS
 
     def left_seconds(self) -> float:
-        """The time until it passes; 0 afterwards."""
+        """The time until the deadline; 0 once it has passed."""
         return max(0.0, (self._end_us - self._clock.elapsed_us()) / MICROSECONDS)
 
     def pause(self, outbid: bool = False) -> bool:
-        """Wait, longer each time and with jitter, for the next attempt; False if the time is up by then.
+        """Wait before the next attempt, longer each time and with jitter; False if the time is up then.
 
-        `outbid`: somebody else is in the middle of a round. He gets about as long as this attempt took, to
-        end it. Two who are half a second away outbid each other for twenty seconds otherwise.
+        `outbid`: another client is in the middle of a round, and gets about as long to end it as this attempt
+        took. Otherwise two clients half a second away outbid each other for twenty seconds.
         """
         left_seconds = self.left_seconds()
         if left_seconds:

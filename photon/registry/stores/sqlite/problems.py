@@ -1,4 +1,4 @@
-"""What keeps a local registry from an answer, with the remedy; pure, but for looks at owners and modes."""
+"""Why a local registry gives no answer, with the remedy; pure, but for looks at owners and modes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 
 from photon.registry.stores.copies import NoReply, NoReplyKind
 
-# Servers kept the local registry before, under these names.
+# Servers of an earlier Photon kept the local registry in these files.
 OLD_SERVERS = ("dynoxide.db", "shared-local-instance.db")
-BUSY_FOR_SECONDS = 1.0  # a lock that is missed for longer is no crowd
+BUSY_FOR_SECONDS = 1.0  # many writers take less: after so long the lock's holder hangs
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DENIED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
-_PRIMARY_CODE = 0xFF  # SQLite's codes have finer ones in their upper bits
+_PRIMARY_CODE = 0xFF  # SQLite's extended codes have the primary one in their lowest byte
 _LOST = 'docs/operations/backups.md, "A lost registry"'
 
 
 class NoAnswer(Exception):
-    """There is no answer: `reply` says why."""
+    """The local registry gave no answer: `reply` says why."""
 
     def __init__(self, reply: NoReply) -> None:
         super().__init__(reply.reason)
@@ -32,7 +32,7 @@ class NoAnswer(Exception):
 
 
 def of_error(path: Path, error: sqlite3.Error) -> NoReply:
-    """Why SQLite raises an error before a commit: nothing is changed."""
+    """Why SQLite failed before a commit: nothing has changed."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
     told = f"{path}: {error}"
     if code in _BUSY:
@@ -54,51 +54,51 @@ def of_error(path: Path, error: sqlite3.Error) -> NoReply:
 
 
 def at_commit(path: Path, error: Exception) -> NoReply:
-    """Nobody knows whether a commit took effect that failed: the next one to open the file decides it."""
+    """Why a commit failed. Whether it took effect is decided by the next process that opens the file."""
     told = of_error(path, error).reason if isinstance(error, sqlite3.Error) else out_of_memory().reason
     return NoReply(f"the commit failed: {told}")
 
 
 def out_of_memory() -> NoReply:
-    """SQLite's word for it is Python's error."""
+    """SQLite got no memory: Python raises MemoryError then, and no error of SQLite."""
     return NoReply("this process may not have more memory (ulimit -v): raise its limit", "throttled")
 
 
 def no_turn(missed: str, waited_seconds: float) -> NoReply:
-    """Others wrote all the time, or one of them stands still."""
+    """The lock was never free: others wrote all the time, or its holder hangs."""
     kind: NoReplyKind = "unreachable" if waited_seconds >= BUSY_FOR_SECONDS else "throttled"
     return NoReply(f"no turn within {waited_seconds:.1f} s: {missed}", kind)
 
 
 def another_user(path: Path, error: OSError) -> NoReply:
-    """Why the system does not let us use the file or its folder."""
+    """Why the system refuses the file or its folder: often they are another user's."""
     is_denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
     kind: NoReplyKind = "denied" if is_denied else "unreachable"
     return NoReply(f"{error.filename or path}: {error.strerror}{_owner_of(path)}", kind)
 
 
 def gone(path: Path) -> NoReply:
-    """It was made, and is not there."""
+    """The file was made once, and is missing."""
     return NoReply(f"there is no {path}: put its folder back ({_LOST})", "unreachable")
 
 
 def replaced(path: Path, kind: NoReplyKind) -> NoReply:
-    """Another file took its place during a transaction."""
+    """Another file took the registry's place during a transaction."""
     return NoReply(f"{path} was replaced while it was in use", kind)
 
 
 def linked(path: Path) -> NoReply:
-    """A copy by hard links shares the file, and not its journal."""
+    """Two names share a file, but SQLite keeps a journal beside each of them."""
     return NoReply(f"{path} has a second name (a hard link, as cp -l makes): remove that one", "unreachable")
 
 
 def no_registry(path: Path, found: str) -> NoReply:
-    """Another program's file, or that of a newer Photon."""
+    """The file is another program's, or a newer Photon's."""
     return NoReply(f"{path} is no registry that this Photon knows (it says {found}): {_LOST}", "unreachable")
 
 
 def on_network(folder: Path, kind: str) -> NoReply:
-    """Locks do not hold there for all machines, nor is a sync one."""
+    """A network file system may not lock for all machines, and a sync may not reach its disk."""
     return NoReply(
         f"{folder} is on a network file system ({kind}), where a local registry loses claims: put the "
         "pipeline file on a disk of this machine, or name `endpoints` in it",
@@ -107,7 +107,7 @@ def on_network(folder: Path, kind: str) -> NoReply:
 
 
 def old_server(folder: Path) -> NoReply | None:
-    """Why nobody joins where a server's data is: nothing here reads the ids in it. None: there is none."""
+    """Why joins are refused beside a server's file: nothing here reads its ids. None: no such file."""
     old = next((folder / name for name in OLD_SERVERS if (folder / name).exists()), None)
     if old is None:
         return None
@@ -120,18 +120,18 @@ def old_server(folder: Path) -> NoReply | None:
 
 
 def _owner_of(path: Path) -> str:
-    """Tell owner and mode of what is in the way of this user."""
+    """Tell why this user can't write: a read-only disk, or the owner and mode of the file or its folder."""
     with suppress(OSError):
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return " (its disk is mounted read-only)"
     for each in (path, path.parent):
-        with_mode = _mode_of(each)
-        if with_mode is not None and not os.access(each, os.R_OK | os.W_OK):
-            return f" ({each} {with_mode}; run as that user, or name `endpoints` for several)"
+        owner_and_mode = _owner_and_mode(each)
+        if owner_and_mode is not None and not os.access(each, os.R_OK | os.W_OK):
+            return f" ({each} {owner_and_mode}; run as that user, or name `endpoints` for several)"
     return ""
 
 
-def _mode_of(path: Path) -> str | None:
+def _owner_and_mode(path: Path) -> str | None:
     try:
         found = os.stat(path)
     except OSError:
