@@ -1,4 +1,4 @@
-"""Write to the dispatcher's own log what a look found of log files: each piece of news once."""
+"""Write news about log files to the dispatcher's own log, each piece once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def log_problems(side: Side, before: Collection[FileProblem], now: Iterable[FileProblem]) -> None:
-    """Name the problems of this look that the look before did not have."""
+    """Warn of the problems that the look before did not find."""
     known = set(before)
     for problem in now:
         if problem not in known:
@@ -24,7 +24,7 @@ def log_problems(side: Side, before: Collection[FileProblem], now: Iterable[File
 
 
 def log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
-    """Name the files that went with bytes that were not read."""
+    """Warn of the files that went away before all their bytes were read."""
     for lost in vanished:
         if lost.unread_bytes:
             log.warning(
@@ -36,7 +36,7 @@ def log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
 def log_entries(
     side: Side, before: Iterable[UnreadFile], now: Iterable[UnreadFile], ended: Iterable[Ended]
 ) -> None:
-    """Name the unread files that are read or gone by now, with the reason."""
+    """Name the unread files that ended, with the reason, and warn of those that are newly gone."""
     for over in ended:
         since = in_utc(over.entry.since_us, "seconds")
         log.info("%s log: %s, not read since %s: %s", side, over.entry.shown, since, over.because)
@@ -49,7 +49,7 @@ def log_entries(
 def log_unknown_ends(
     side: Side, before: Mapping[int, TrackedFile], changed: Mapping[int, TrackedFile]
 ) -> None:
-    """Name the files whose last lines may be lost, which nobody has been told yet."""
+    """Warn of the files whose last lines may be lost, unless that was told before."""
     files = {**before, **changed}
     for now in changed.values():
         was_told = now.file.number in before and before[now.file.number].end_unknown

@@ -1,6 +1,6 @@
-"""Refuse a start: beside folders of another pipeline, under other ids, or against what people have decided.
+"""Refuse a start: in folders of another pipeline, with other ids, or against what people have decided.
 
-A status says with the same words why each start ends.
+`photon status` tells in the same words why no start succeeds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OnHold(UserError):
 
 
 def refuse_place_of_another(what: str, owner: str | None, pipeline: Pipeline, datacenter: str) -> None:
-    """PlaceTaken if a folder has an owner, and it is not this pipeline."""
+    """PlaceTaken if a folder, which `what` names, belongs to another pipeline."""
     if owner is not None and owner != pipeline.name:
         raise PlaceTaken(
             f"{what} is that of the pipeline {owner}, and {pipeline.file} names it for {pipeline.name} too: "
@@ -33,7 +33,7 @@ def refuse_place_of_another(what: str, owner: str | None, pipeline: Pipeline, da
 
 
 def why_refused(pipeline: Pipeline, datacenter: str, state: StateView) -> str:
-    """Why each start ends beside this state, and what to do; empty: none does."""
+    """Why every start with this state is refused, and what to do; empty: none is."""
     folder = pipeline.datacenters[datacenter].state
     try:
         refuse_place_of_another(f"the state {folder}", state.pipeline, pipeline, datacenter)
@@ -44,16 +44,16 @@ def why_refused(pipeline: Pipeline, datacenter: str, state: StateView) -> str:
 
 
 def check_datacenters(pipeline: Pipeline, datacenter: str, register: Register) -> None:
-    """Refuse to run a datacenter that people have stopped, or one beside others that the file lacks.
+    """Refuse a datacenter that is retired or on hold, a refill under way, and a file that lacks datacenters.
 
     RetiredDatacenter, OnHold, RegistryMismatch.
     """
     if datacenter in register.given_up:
         is_gone = datacenter in register.lakes_gone
-        file = "take it out of" if is_gone else "leave it, with its lake, as long as its rows are read, in"
+        remedy = "take it out of" if is_gone else "leave it, with its lake, as long as its rows are read, in"
         raise RetiredDatacenter(
             f"datacenter {datacenter} is retired in the registry: it was given up as lost; "
-            f"{file} the pipeline file, or give it a new name"
+            f"{remedy} the pipeline file, or give it a new name"
         )
     if datacenter in register.on_hold:
         raise OnHold(
@@ -80,5 +80,5 @@ def refuse_missing_datacenters(pipeline: Pipeline, register: Register) -> None:
 
 
 def datacenters_missing_in_file(pipeline: Pipeline, register: Register) -> list[str]:
-    """The datacenters that have joined and were not given up, and that the pipeline file lacks."""
+    """The datacenters that the pipeline file lacks, though they have joined and are not retired."""
     return sorted(register.epochs.keys() - {*pipeline.datacenters, *register.given_up})

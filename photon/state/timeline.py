@@ -1,8 +1,8 @@
-"""When a datacenter first saw what its logs hold, and when its batches could be read.
+"""When a datacenter first saw each byte of its logs, and when each of its batches could be read.
 
-Availability is measured by it (docs/adr/0044); joins never read it. It is lines of JSON in `timeline/` of the
-state folder, a file for each hour. A lost line makes availability look worse and never better. So nothing is
-synced here, and a disk that takes no line stops no join.
+Availability is measured by this timeline (docs/adr/0044); joins never read it. The state folder has it as
+lines of JSON in `timeline/`, a file for each hour. A lost line makes availability look worse, never better.
+So lines are not synced, and a disk that takes none stops no join.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from photon.storage.full_disks import why_not
 FOLDER, SUFFIX = "timeline", ".jsonl"
 FORMAT = 1
 STEP_US = MICROSECONDS  # at most a line a second
-MOST_SIZES_A_SECOND = 50  # on average: with thousands of growing files lines come more rarely
+MOST_SIZES_A_SECOND = 50  # on average: if thousands of files grow, lines come less often
 UNKNOWN_US = 0
-# Notes are kept for so long, at most some 100 MB a day. A verification judges minutes by them, so that it has
-# to come more often.
+# Lines are kept for so long; they take at most some 100 MB a day. Verifications judge minutes by them, and so
+# have to come more often.
 KEEP_US = 3 * 86_400 * MICROSECONDS
 
 Ints = npt.NDArray[np.int64]
@@ -45,11 +45,11 @@ class Timeline:
     def __init__(
         self, state: Path, epoch: str, files: Mapping[int, TrackedFile], keep_us: int = KEEP_US
     ) -> None:
-        """`files`: as the state knows them. Nobody knows when what is unread of them came."""
+        """`files`: as the state knows them. Nobody knows when their unread bytes came."""
         self._folder, self._epoch, self._keep_us = state / FOLDER, epoch, keep_us
         self._sizes = {number: tracked.offset_bytes for number, tracked in files.items()}
-        self._away: set[int] = set()  # files that were away since it was last noted how long they are
-        self._clean_us = UNKNOWN_US  # until this time nothing came but `_sizes`
+        self._away: set[int] = set()  # files that were away since their sizes were last written
+        self._clean_us = UNKNOWN_US  # all that came until this time is in `_sizes`
         self._written_us = 0
         self._next_sizes_us = 0
         self._batches: list[tuple[int, int]] = []
@@ -57,7 +57,7 @@ class Timeline:
         self._is_failing = False
 
     def looked(self, files: Mapping[int, TrackedFile], now_us: int, seen_until_us: int) -> None:
-        """Take in a look; it saw all that came to the log files until a time, which is often its own."""
+        """Take in a look, which saw all that came to the logs until `seen_until_us`, often its own time."""
         grown: dict[int, int] = {}
         for number, tracked in files.items():
             if tracked.state != "open":
@@ -68,7 +68,7 @@ class Timeline:
                 self._away.discard(number)
         if not grown:
             self._clean_us = seen_until_us
-        elif now_us >= self._next_sizes_us or now_us < self._written_us:  # the second: a clock set back
+        elif now_us >= self._next_sizes_us or now_us < self._written_us:  # or a clock was set back
             # Bytes that a file got while it was away may have come at any time.
             after_us = UNKNOWN_US if self._away & grown.keys() else self._clean_us
             sizes = {str(number): [self._sizes.get(number, 0), size] for number, size in grown.items()}
@@ -79,13 +79,13 @@ class Timeline:
             self._next_sizes_us = now_us + max(STEP_US, len(grown) * MICROSECONDS // MOST_SIZES_A_SECOND)
 
     def committed(self, batch: int, readable_us: int) -> None:
-        """Take in that the rows of a batch can be read since."""
+        """Take in since when the rows of a batch can be read."""
         self._batches.append((batch, readable_us))
         if not 0 <= readable_us - self._written_us < STEP_US:
             self.flush(readable_us)
 
     def flush(self, now_us: int) -> None:
-        """Write what is in memory."""
+        """Write the batches that are only in memory."""
         if self._batches:
             self._write(now_us, {})
 
@@ -124,17 +124,17 @@ class Timeline:
 class EpochTimeline:
     """When files of one epoch grew, and when its batches could be read."""
 
-    # Bytes [start, end) came after a time, by file number. Starts ascend.
+    # By file number: bytes [start, end) came after a time. Starts ascend.
     starts: dict[int, Ints] = field(default_factory=dict)
     ends: dict[int, Ints] = field(default_factory=dict)
     after_us: dict[int, Ints] = field(default_factory=dict)
     batches: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
     readable_us: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     first_us: int = UNKNOWN_US
-    last_us: int = UNKNOWN_US  # at this time no file held more than is said here
+    last_us: int = UNKNOWN_US  # until this time no file held more bytes than `ends` says
 
     def came_after(self, files: Ints, offsets: Ints) -> Ints:
-        """For each place in a log a time before which it held nothing; `UNKNOWN_US`: none is known."""
+        """For each place in a log, the time after which its bytes came; `UNKNOWN_US`: not known."""
         found = np.full(len(files), UNKNOWN_US, np.int64)
         for number in np.unique(files).tolist():
             if number in self.starts:
@@ -147,20 +147,19 @@ class EpochTimeline:
     def readable(self, batches: Ints) -> Ints:
         """When the rows of each batch could be read.
 
-        Of a batch without a line: when those of the next one could, which is later. `UNKNOWN_US` if there is
-        none.
+        A batch without a line gets the time of the next one, which is later; `UNKNOWN_US` if there is none.
         """
         at = np.searchsorted(self.batches, batches)
         padded = np.append(self.readable_us, UNKNOWN_US)
         return padded[at]
 
     def first_batch_since(self, time_us: int) -> int:
-        """No batch before this one could be read only after that time; 0 if nobody knows."""
+        """The batch behind the last one that could be read before this time; 0 if none could."""
         earlier = self.batches[self.readable_us < time_us]
         return int(earlier[-1]) + 1 if len(earlier) else 0
 
     def first_unread_us(self, number: int, offset_bytes: int) -> int:
-        """Bytes of a file from an offset on came after this time."""
+        """The time after which the bytes of a file from this offset on came."""
         if number in self.starts and offset_bytes < self.ends[number][-1]:
             return int(self.came_after(np.array([number]), np.array([offset_bytes]))[0])
         return self.last_us
@@ -168,7 +167,7 @@ class EpochTimeline:
 
 def read_timeline(state: Path, since_us: int = 0) -> dict[str, EpochTimeline]:
     """Growth and batches of each epoch, from the hour of `since_us` on. FormatTooNew, OSError."""
-    # As plain numbers: a day may have hundreds of thousands of them.
+    # Arrays of plain numbers: a day may have hundreds of thousands of them.
     intervals: dict[tuple[str, int], array[int]] = {}
     batches: dict[str, array[int]] = {}
     timelines: dict[str, EpochTimeline] = {}
@@ -193,7 +192,10 @@ def read_timeline(state: Path, since_us: int = 0) -> dict[str, EpochTimeline]:
 
 
 def _without_overlaps(numbers: array[int]) -> tuple[Ints, Ints, Ints]:
-    """Each byte once. What was told first counts: a new process does not know when what is unread came."""
+    """Cut intervals so that each byte is in one: that of the lowest start, of equal starts the earlier line.
+
+    A new process tells the unread bytes once more, and does not know when they came.
+    """
     intervals = np.array(numbers, np.int64).reshape(-1, 3)
     starts, ends, after_us = intervals[np.argsort(intervals[:, 0], kind="stable")].T
     told_until = np.maximum.accumulate(np.concatenate(([0], ends[:-1])))

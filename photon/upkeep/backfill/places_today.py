@@ -1,8 +1,8 @@
-"""Where the records of rows are today, whose rows name a place of an earlier epoch, or no primary event.
+"""Find where records lie today, if a row's place is of an earlier epoch or its primary is not there.
 
-Each epoch numbers log files anew. A row says at which offset its record begins, and which id and time it has.
-So today's file of an old number is the one that has these records at their offsets: where ids are used again,
-the files of two boots may have the same ids there. Each record's id is compared all the same when it is read.
+Each epoch numbers log files anew, but a row still tells the offset, id and time of its record. So the file of
+an old number is today's file that has these records at their offsets. Ids alone do not tell: where they are
+used again, as after a reboot, two files may have the same ids there. An id is compared again when it is read.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from photon.logs.files import Side
 from photon.logs.formats.times import parse_event_times, style_of, time_texts
 from photon.upkeep.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are
 
-MOST_READ = 200_000  # lines that are read to find the files of one piece: a second or two for 100,000
-ROWS_TRIED = 3  # rows of a file: the records of some may be gone
+MOST_READ = 200_000  # lines read at most to find a piece's files: a second or two for 100,000
+ROWS_TRIED = 3  # of each file: the records of some may be gone
 
 
 @dataclass(frozen=True)
 class Known:
-    """What rows know of their records: the id, which columns say, and the time; null: not known."""
+    """What rows tell of their records: the columns of the id, ids and times; null: not known."""
 
     id_names: Sequence[str]
     ids: pa.Array
     times_us: pa.Array
 
     def are(self, found: RecordsAt, rows: Ints) -> Mask:
-        """Whether the records that are found are those of the rows `rows`, one each."""
+        """Whether each record that was found is that of its row; `rows`: the row's number for each record."""
         ids, *times = found.texts(self.id_names, *([name] for name in found.log.time))
         times_us = parse_event_times(time_texts(times), style_of(found.log))
         expected_us = self.times_us.take(pa.array(rows))
@@ -52,7 +52,7 @@ def todays_numbers(
     copy: LogCopy,
     side: Side,
 ) -> Ints:
-    """The number of each record's file in this epoch; -1 where no file has such a record, or several have."""
+    """The number of each record's file in this epoch; -1: none or several have it, or too much to read."""
     candidates = np.array(sorted(n for n, each in copy.files.items() if each.file.side == side), np.int64)
     found = np.full(len(numbers), -1)
     lines_left = MOST_READ
@@ -66,27 +66,27 @@ def todays_numbers(
 
 
 def _groups(epochs: npt.NDArray[np.object_], numbers: Ints) -> list[Ints]:
-    """The records of one file of one epoch, each."""
+    """Group the numbers of records by epoch and file: one array for each file of each epoch."""
     _, epoch_of = np.unique(epochs.astype(str), return_inverse=True)
-    _, of = np.unique(np.stack((epoch_of, numbers)), axis=1, return_inverse=True)
-    order = np.argsort(of.reshape(-1), kind="stable")
-    starts = np.flatnonzero(np.diff(of.reshape(-1)[order], prepend=-1))
+    _, group_of = np.unique(np.stack((epoch_of, numbers)), axis=1, return_inverse=True)
+    order = np.argsort(group_of.reshape(-1), kind="stable")
+    starts = np.flatnonzero(np.diff(group_of.reshape(-1)[order], prepend=-1))
     return np.split(order, starts[1:]) if len(order) else []
 
 
 def _file_of(tried: Ints, offsets: Ints, records: Known, candidates: Ints, copy: LogCopy) -> int:
-    """The candidate that has most of these records at their offsets; -1 if none has any, or two as many."""
+    """The candidate that has most of these records at their offsets; -1 if none has any, or two lead."""
     numbers, rows = np.repeat(candidates, len(tried)), np.tile(tried, len(candidates))
-    are_they = records.are(RecordsAt.read(numbers, offsets[rows], copy), rows)
-    hits = are_they.reshape(len(candidates), len(tried)).sum(axis=1)
+    is_match = records.are(RecordsAt.read(numbers, offsets[rows], copy), rows)
+    hits = is_match.reshape(len(candidates), len(tried)).sum(axis=1)
     most = np.flatnonzero(hits == hits.max(initial=1))
     return int(candidates[most[0]]) if len(most) == 1 else -1
 
 
 def places_of_primaries(keys: pa.Array, times_us: pa.Array, copy: LogCopy, index: Index) -> pa.Array:
-    """Where the primary event of each key is that has this time, as rows name it.
+    """The occurrence of the primary event that has each key at exactly this time.
 
-    Null where none is found, or several of other content: a row keeps the primary that it names (F14).
+    Null if there is none, or several of different content: the row keeps the primary that it names (F14).
     """
     nothing = pa.nulls(len(keys), pa.string())
     is_known = pc.and_(pc.is_valid(keys), pc.is_valid(times_us))
@@ -97,7 +97,7 @@ def places_of_primaries(keys: pa.Array, times_us: pa.Array, copy: LogCopy, index
     try:
         with store_for_a_look(copy.folder, copy.log, index, files) as store:  # type: ignore[arg-type]
             found = store.lookup(keys.take(some), Around(exactly_us, exactly_us, exactly_us))
-    except (SegmentDamaged, OSError):  # a merge has just replaced a segment: the next rebuild finds it
+    except (SegmentDamaged, OSError):  # a merge has just replaced a segment: the next rebuild finds the event
         return nothing
     if not found.events.num_rows:
         return nothing

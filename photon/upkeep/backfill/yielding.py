@@ -1,4 +1,4 @@
-"""A backfill comes after live joins: it waits while they are behind, and for the backfill before it."""
+"""A backfill gives way: it waits while live joins are behind, and while another backfill runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from photon.process.operating_system import PRIVATE_FILE
 
 FOLDER, LINE = "backfill", "line"  # in a datacenter's state folder
 PAUSE_SECONDS = 1.0
-# Joins that are further behind are left alone: half of what `health.lag` warns of.
+# A backfill waits while joins are further behind: half the lag of which `health.lag` warns.
 PAUSE_LAG_SECONDS = 30.0
 
 Progress = Callable[[str], None]
@@ -25,7 +25,7 @@ Progress = Callable[[str], None]
 def yield_to_joins(
     pipeline: Pipeline, datacenter: str, progress: Progress, clock: Clock | None = None
 ) -> None:
-    """Wait while the datacenter's joins are further behind than they may be (`PAUSE_LAG_SECONDS`)."""
+    """Wait while joins run in the datacenter and are behind, as `is_behind` says."""
     clock = clock or SystemClock()
     while lease_status_of(pipeline.datacenters[datacenter].state).is_locked:
         growth = growth_of(pipeline, datacenter, clock.now_us())
@@ -37,15 +37,15 @@ def yield_to_joins(
 
 
 def is_behind(lag_seconds: float | None, unread_bytes: int) -> bool:
-    """Whether joins are to be left alone. Where logs are silent, the lag grows and nothing waits."""
+    """Whether a backfill has to wait. Lag alone is no reason: in silent logs it grows with nothing unread."""
     return unread_bytes > LIVE_BYTES and lag_seconds is not None and lag_seconds > PAUSE_LAG_SECONDS
 
 
 @contextmanager
 def in_line(state: Path, progress: Progress, clock: Clock | None = None) -> Iterator[None]:
-    """Wait for the backfills of this datacenter that stand in line before. OSError.
+    """Wait until no other backfill of this datacenter runs, then keep others waiting. OSError.
 
-    The kernel frees the place when its process ends.
+    The kernel frees the lock when its process ends. Of several that wait, any may be the next.
     """
     clock, folder = clock or SystemClock(), state / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
