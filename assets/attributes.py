@@ -1,6 +1,6 @@
-"""Attributes of assets: owners, links, tags, and where the code of each is; how old each may become.
+"""Attributes of assets: owners, links, tags, references to code, and how old each asset may become.
 
-A freshness policy is one for all datacenters. The checks of `health` name the one that does not keep up.
+All datacenters of an asset share one freshness policy. The checks of `health` name the one that lags.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ ROLES: Mapping[str, Role] = {
 }
 
 
-# A shift materializes these each minute, and Dagster hides checks that are older (docs/adr/0060).
+# Dagster hides checks from before the last materialization, and shifts make one a minute (docs/adr/0060).
 WITHOUT_CHECKS: frozenset[Role] = frozenset({"log", "rows", "days", "release", "rest"})
 
 
 def _where_checks_are(served: ServedPipeline) -> str:
-    """The assets whose checks tell of the others: people open rows first."""
+    """A sentence with links to the assets that have the checks, for people who open another asset first."""
     at = {name: f"/assets/{'/'.join(served.asset_key(name).path)}?view=checks" for name in CHECKED}
     named = [f"[{what}]({at[name]})" for name, what in CHECKED.items()]
     return f"**Checks**: {', '.join(named)}."
@@ -87,7 +87,7 @@ def with_attributes(
 
 
 def kinds_of(folders: Iterable[Location], *kinds: str, here: str | None = None) -> set[str]:
-    """The kinds of what lies in these folders: also s3 where one is there; else `here`, if it is named."""
+    """These kinds, and s3 if one of the folders is there, else `here` if it is given."""
     is_on_s3 = any(not isinstance(folder, Path) for folder in folders)
     place = "s3" if is_on_s3 else here
     return {*kinds, place} if place is not None else set(kinds)
@@ -99,7 +99,7 @@ def uri_of(place: Location) -> str:
 
 
 def places(folders: Mapping[str, Location], what: str) -> dict[str, str]:
-    """Each datacenter's folder; where there is only one, Dagster's own field has it too."""
+    """Metadata with each datacenter's folder; Dagster's own field has it too, if there is only one."""
     named = {f"{datacenter}_{what}": str(folder) for datacenter, folder in folders.items()}
     return {**named, "dagster/uri": uri_of(*folders.values())} if len(folders) == 1 else named
 
@@ -108,6 +108,6 @@ LEAST = timedelta(minutes=1)  # Dagster refuses a shorter one
 
 
 def freshness(limits: Durations) -> FreshnessPolicy:
-    """The policy of an asset that warns and fails at these ages; a warning that is no sooner is left out."""
+    """A policy that fails at one age and warns at a lower one; a warning that is no earlier is left out."""
     error, warn = max(limits.error, LEAST), max(limits.warn, LEAST)
     return FreshnessPolicy.time_window(fail_window=error, warn_window=warn if warn < error else None)

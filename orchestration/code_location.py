@@ -39,17 +39,17 @@ from orchestration.watcher import watcher_sensor
 from resources.environment import LocationSettings, ServedPipeline
 from resources.spark import spark_resource
 
-DAYS_MAX_RUNTIME_SECONDS = 2 * 86_400  # a rebuild of many days; started again it goes on
+DAYS_MAX_RUNTIME_SECONDS = 2 * 86_400  # for a rebuild of many days, which goes on when it is started again
 
 
 def build_defs(settings: LocationSettings) -> Definitions:
-    """The definitions of a code location that is Photon's alone; no I/O, the same for equal settings."""
+    """The definitions of a code location with nothing but Photon; no I/O, the same for equal settings."""
     alone = Definitions(resources=NO_OUTPUTS, executor=IN_ONE_PROCESS, loggers=LOGGERS)
     return Definitions.merge(defs_beside_others(settings), alone)
 
 
 def defs_beside_others(settings: LocationSettings) -> Definitions:
-    """The same where other assets have an IO manager, an executor and loggers of their own."""
+    """The definitions for a code location whose other assets bring an IO manager, an executor and loggers."""
     shared = Definitions(
         resources={"spark": spark_resource(settings.spark_master)},
         assets=pipeline_file_assets(settings),
@@ -80,7 +80,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         tags={MAX_RUNTIME_SECONDS_TAG: str(DAYS_MAX_RUNTIME_SECONDS)},
         description="Fills in closed days of a datacenter, or makes their rows again.",
     )
-    of_assets: Sequence[AssetWork] = (*REPORTS, *evaluations_of(served))
+    asset_works: Sequence[AssetWork] = (*REPORTS, *evaluations_of(served))
     return Definitions(
         assets=with_attributes(
             served,
@@ -101,7 +101,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         jobs=[
             shift,
             days,
-            *(asset_job(work, served) for work in of_assets),
+            *(asset_job(work, served) for work in asset_works),
             *upkeep_jobs(UPKEEP, served),
         ],
         sensors=[

@@ -1,4 +1,4 @@
-"""`photon recover`: have what a verification finds missing looked at again."""
+"""`photon recover`: order dispatchers to look again at what a verification finds missing."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 @click.option("--datacenter", "-d", help="Only this one's records. Without it: those of every datacenter.")
 @click.option("--recorded", is_flag=True, help="Take the newest stored reports, and verify nothing anew.")
 @dry_run_option
-@click.option("--dead-letters", is_flag=True, help="Dead letters alone: once what they failed on is mended.")
-@click.option("--event", "event_id", default="", help="What is missing of the event with this id alone.")
-@click.option("--day", help="What is missing of a UTC day of event times alone, such as 2026-01-31.")
-@click.option("--reason", default="", help="Of dead letters: only those whose reason has this text.")
+@click.option("--dead-letters", is_flag=True, help="Only dead letters: after you mended what they failed on.")
+@click.option("--event", "event_id", default="", help="Only what is missing of the event with this id.")
+@click.option("--day", help="Only what is missing of a UTC day of event times, such as 2026-01-31.")
+@click.option("--reason", default="", help="With --dead-letters: only those whose reason has this text.")
 @json_option
 def recover(
     pipeline_file: Path,
@@ -49,9 +49,9 @@ def recover(
 ) -> None:
     """Verify PIPELINE, and have its dispatchers look again at what is missing or given up wrongly.
 
-    Joins nothing by itself: it leaves work orders in state folders. A datacenter that runs takes them up
-    within a moment, another one at its next start. It may be run again, and beside joins. With --event or
-    --day it verifies all the same, and orders what it finds of these alone.
+    The command joins nothing: it leaves work orders in state folders. A datacenter that runs takes them up
+    within a moment, one that is stopped at its next start. You may run it again, and while joins go on. With
+    --event or --day it still verifies everything, but orders only what is missing of that event or day.
     """
     with opened(pipeline_file, asks_registry=True) as pipeline:
         from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
@@ -87,7 +87,7 @@ def recover(
 
 
 def _acting(pipeline: Pipeline, names: list[str]) -> tuple[list[str], list[str]]:
-    """The datacenters that may have to act, and those that never do, since people have retired them."""
+    """The datacenters that may have to join what is missing, and those that people have retired."""
     from photon.dispatcher.shift.people import decisions_of
 
     retired = decisions_of(pipeline).retired
