@@ -1,6 +1,6 @@
-"""The dispatcher's durable memory, as the dispatcher changes it (protocol A2, A6, D1).
+"""Change a dispatcher's durable memory: epoch, files, plans, index, waiting records (protocol A2, A6, D1).
 
-Each public method is one transaction, durable when it returns (synchronous=FULL).
+Each public method is one transaction, durable when it returns (synchronous=FULL); `begin_epoch` is two.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from photon.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 
-TRIAL_FILE = "trial"  # shows whether the disk takes writes again
+TRIAL_FILE = "trial"  # written and removed to learn whether the disk takes writes again
 
 
 def _fill(sink: BinaryIO) -> None:
@@ -63,28 +63,28 @@ class Completion:
     """Everything that changes when a batch is completed, in one transaction (protocol F11)."""
 
     counts: Mapping[str, int] = field(default_factory=dict)  # increments, by the names of the table `counts`
-    lost: Iterable[tuple[Occurrence, str]] = ()  # records whose bytes are gone, with their events
-    waiting: Sequence[WaitingSegment] = ()  # with records that wait from now on, or longer
-    ended: Collection[Occurrence] = ()  # waiting records that are decided by now (protocol A8)
-    released: Collection[Occurrence] = ()  # and those whose id is free again: they are due at once
-    new_hashes: Sequence[np.ndarray] = ()  # ids of primaries just read, each array sorted
+    lost: Iterable[tuple[Occurrence, str]] = ()  # waiting records whose bytes are gone, and event ids
+    waiting: Sequence[WaitingSegment] = ()  # new segments, of records that begin to wait or wait on
+    ended: Collection[Occurrence] = ()  # records in these segments that are decided by now (protocol A8)
+    released: Collection[Occurrence] = ()  # others in them whose id is free again: due at once
+    new_hashes: Sequence[np.ndarray] = ()  # hashes of primary ids just read, each array sorted
     requeue: Sequence[PlanContent] = ()  # plans to be taken up again
     max_time_us: Mapping[int, int] = field(default_factory=dict)  # highest event time, by file number
     watermark_us: int | None = None
-    inherited: Iterable[str] = ()
-    segments: Iterable[SegmentInfo] = ()  # new ones of the primary index (protocol D7)
-    adapter_calls: AdapterCalls | None = None  # batches in a row that were over the share (protocol A21)
-    window: Window | None = None  # the latest records are counted from here
-    ended_us: int | None = None  # the times at which records are due were counted from here
+    inherited: Iterable[str] = ()  # events that earlier epochs joined, counted as joined in this one
+    segments: Iterable[SegmentInfo] = ()  # new segments of the primary index (protocol D7)
+    adapter_calls: AdapterCalls | None = None  # the sum over batches in a row of too many failures (A21)
+    window: Window | None = None  # marks from which the latest records are counted
+    ended_us: int | None = None  # the clock then, from which due times were counted
 
 
 class DispatcherState(StateReader):
-    """The state of one datacenter's dispatcher, for itself: there is one writer."""
+    """The state of one datacenter's dispatcher, for this dispatcher alone: a state has one writer."""
 
     waiting: WaitingList
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder, if it is not there. StateUnavailable, FormatTooNew."""
+        """Open the state, and make its folder if there is none. StateUnavailable, FormatTooNew."""
         super().__init__(folder)
         self.waiting = WaitingList(self._db, lambda: self.work)
 
@@ -113,7 +113,7 @@ class DispatcherState(StateReader):
                 self._db.execute("ROLLBACK")
 
     def try_to_write(self) -> None:
-        """Write as much as a batch may, and take it away again. OSError, StateUnavailable."""
+        """Write a trial file and a transaction, to learn whether a batch could. OSError, StateUnavailable."""
         trial = self.folder / TRIAL_FILE
         trial.unlink(missing_ok=True)
         try:
@@ -136,10 +136,10 @@ class DispatcherState(StateReader):
         skips_backlog: bool = False,
         settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Make the tables of an empty database: the state of a new epoch, which may follow an earlier one.
+        """Make the tables of an empty database: the state of a new epoch.
 
-        `skips_backlog`: the foreign lines that are there are to be passed over first. `settings`: what is
-        remembered of the pipeline file.
+        `follows`: there was an epoch before. `skips_backlog`: the dispatcher first passes over the foreign
+        lines that are there. `settings`: values of the pipeline file to remember.
         """
         values = {
             "format": STATE_FORMAT,
@@ -159,7 +159,7 @@ class DispatcherState(StateReader):
         self.put_work(work or self.folder)
 
     def note_settings(self, settings: Mapping[str, object]) -> None:
-        """Remember other settings, under which all that is stored means the same."""
+        """Remember changed settings, none of which changes the meaning of what is stored."""
         with self._transaction() as db:
             put(db, "meta", [("settings", json.dumps(dict(settings)))])
 
@@ -170,17 +170,20 @@ class DispatcherState(StateReader):
                 put(db, "meta", [("place", place)])
 
     def note_backlog_skipped(self) -> None:
-        """From now on each foreign line counts."""
+        """Note that the backlog was passed over: from now on each foreign line counts."""
         with self._transaction() as db:
             put(db, "meta", [("skips_backlog", "0")])
 
     def note_watermark(self, watermark_us: int) -> None:
-        """Primary logs are read up to this time, with no batch since the last one."""
+        """Note that primary logs are read up to this time, where no batch says so."""
         with self._transaction() as db:
             put(db, "meta", [("watermark_us", str(watermark_us))])
 
     def put_work(self, work: Location) -> None:
-        """Note where index segments and waiting records are; in the state folder, wherever that is moved."""
+        """Note where index segments and waiting records are.
+
+        The state folder is not noted by its path: it may be moved.
+        """
         with self._transaction() as db:
             if work == self.folder:
                 db.execute("DELETE FROM meta WHERE key = 'work'")
@@ -198,8 +201,8 @@ class DispatcherState(StateReader):
     ) -> None:
         """Store new or changed files, and count `lost_bytes`: unread bytes of files that are gone.
 
-        `unread`: all that a log has of such files, in the place of what was stored. The end of an entry and
-        its file are one transaction.
+        `unread`: by log its entries of files that are not read, in the place of those stored. An entry ends
+        in the transaction that stores its file (protocol D11).
         """
         with self._transaction() as db:
             put(db, "files", map(file_values, files))
@@ -209,7 +212,7 @@ class DispatcherState(StateReader):
             add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
 
     def put_sizes(self, grown: Iterable[TrackedFile]) -> None:
-        """Store how big files are now, so that what of them is lost can be counted (protocol D5)."""
+        """Store how big files are now: if one disappears, its unread bytes are counted (protocol D5)."""
         with self._transaction() as db:
             put_sizes(db, grown)
 
@@ -218,7 +221,7 @@ class DispatcherState(StateReader):
     def store_plan(self, plan: Plan, grown: Iterable[TrackedFile] = ()) -> None:
         """Store a plan with its first attempt, before any work, and the sizes of files that have grown.
 
-        There is no other open plan.
+        No other plan is open.
         """
         content, advances = content_to_json(plan.content), advances_to_json(plan.advances)
         with self._transaction() as db:
@@ -241,7 +244,7 @@ class DispatcherState(StateReader):
             db.execute("UPDATE plan SET attempts = ?", (attempts_to_json(attempts),))
 
     def note_out_of_reach(self, out_of_reach: Mapping[str, str]) -> None:
-        """Store which silent datacenters hold events that nobody can free here, and why (protocol E6)."""
+        """Store which silent datacenters hold events that this one can't free, and why (protocol E6)."""
         with self._transaction() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('out_of_reach', ?)", (json.dumps(out_of_reach),))
 
@@ -277,7 +280,7 @@ class DispatcherState(StateReader):
             db.execute("DELETE FROM plan WHERE batch = ?", (plan.key.batch,))
 
     def _move_waiting(self, plan: Plan, completion: Completion) -> None:
-        """The retries of a plan leave their segments, unless the plan is taken up again."""
+        """Mark the plan's retries as gone or requeued, wake records, and list the new segments."""
         waiting = self.waiting
         if completion.requeue:
             for content in completion.requeue:
@@ -295,7 +298,7 @@ class DispatcherState(StateReader):
     # -- the index of primary events
 
     def replace_segments(self, old: Iterable[str], new: Iterable[SegmentInfo], reused: int = 0) -> None:
-        """List `new` segments in place of `old` ones. `reused`: ids that only these tell of."""
+        """List `new` segments in place of `old` ones. `reused`: how many reused ids only these show."""
         with self._transaction() as db:
             add_counts(db, {"reused_primaries": reused})
             db.executemany("DELETE FROM segments WHERE name = ?", [(name,) for name in old])
@@ -303,7 +306,7 @@ class DispatcherState(StateReader):
             db.execute("DELETE FROM meta WHERE key = 'index_lost'")
 
     def lose_index(self) -> None:
-        """Note that segments are missing or damaged, until they are replaced."""
+        """Note that index segments are missing or damaged, until `replace_segments`."""
         with self._transaction() as db:
             put(db, "meta", [("index_lost", "1")])
 
@@ -316,7 +319,7 @@ class DispatcherState(StateReader):
             self.waiting.store()
 
     def reopen_unjoinable(self) -> int:
-        """Let records that were declared unjoinable wait again (protocol D4); how many."""
+        """Let records that were given up as unjoinable wait again (protocol D4), and return how many."""
         with self._transaction() as db:
             reopened = self.waiting.wake_all(("unjoinable",))
             add_counts(db, {"unjoinable": -reopened} if reopened else {})
@@ -330,7 +333,11 @@ class DispatcherState(StateReader):
         woken: Collection[Occurrence],
         leaves: Mapping[str, int],
     ) -> None:
-        """Take up an order: the records of `segment` leave their classes and are due in these plans alone."""
+        """Take up an order: its records leave their classes, and only these plans look at them again.
+
+        `segment`: the ordered records that did not wait, stored anew. `woken`: records that were given up and
+        are due now. `leaves`: increments of the classes' counts, below 0.
+        """
         places = {place for content in plans for each in content.retries for place in each.occurrences()}
         ordered = [(place.file_number, place.offset_bytes, self.completed) for place in {*places, *woken}]
         with self._transaction() as db:
@@ -351,7 +358,7 @@ class DispatcherState(StateReader):
             self.waiting.store()
 
     def lose_waiting(self, segment: str) -> Sequence[Retries]:
-        """Count the records of a waiting segment as lost; return those that plans refer to, which are not."""
+        """Count a waiting segment's records as lost, but for those that plans refer to; return these."""
         kept = [each for each in self._retries_of_plans() if each.segment == segment]
         rows = np.unique(np.concatenate([np.empty(0, np.int64), *(each.rows.to_numpy() for each in kept)]))
         with self._transaction() as db:

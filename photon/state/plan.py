@@ -1,6 +1,6 @@
 """A plan: what one batch is to do, as it is stored before any work (protocol A1, A2).
 
-The stored form is JSON with a version; offsets are of decompressed bytes.
+The stored form is JSON with a version. Offsets count decompressed bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _range_fields = attrgetter(*(field.name for field in fields(ByteRange)))
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How far a file is read once the plan is completed (the fields of `TrackedFile` it moves)."""
+    """How far a file is read once the plan is completed: the fields of `TrackedFile` that change."""
 
     file_number: int
     offset_bytes: int
@@ -33,7 +33,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An earlier plan of the same work, which may have put some of it into the tables."""
+    """An earlier plan of the same work, which may have written some of its rows."""
 
     batch: int
     plan_id: str
@@ -43,17 +43,17 @@ class Origin:
 class Lineage:
     """Earlier plans of the same work."""
 
-    origins: tuple[Origin, ...] = ()  # rows that they wrote stay (A12)
-    abandoned: str = ""  # why the last of them was; this plan has a piece of its work (A11)
-    is_one_record: bool = False  # which can't be split any more
+    origins: tuple[Origin, ...] = ()  # their rows stay, and are not written again (A12)
+    abandoned: str = ""  # why the last origin was; this plan has a piece of its work (A11)
+    is_one_record: bool = False  # the piece is a single record, and can't be split
 
     @property
     def quarantine(self) -> str:
-        """Why the one record becomes a dead letter unread; empty: it does not."""
+        """Why the single record becomes a dead letter, without being read; empty: it does not."""
         return f"it kept its batch from ending: {self.abandoned}" if self.is_one_record else ""
 
     def after(self, origin: Origin, abandoned: str = "") -> Lineage:
-        """The lineage of what is queued again when that plan ends."""
+        """The lineage of work that the plan `origin` had, and that is queued again."""
         return replace(self, origins=(*self.origins, origin), abandoned=abandoned or self.abandoned)
 
 
@@ -64,7 +64,7 @@ class PlanContent:
     primary: tuple[ByteRange, ...] = ()
     foreign: tuple[ByteRange, ...] = ()
     retries: tuple[Retries, ...] = ()
-    final: bool = False  # the inputs are declared complete: what has no primary now is unjoinable
+    final: bool = False  # the logs are declared complete: a record without a primary is unjoinable
     lineage: Lineage = Lineage()
 
     @property
@@ -87,13 +87,13 @@ class Plan:
 
 
 def content_to_json(content: PlanContent) -> str:
-    """The stored form of a content."""
-    # Field by field: `dataclasses.asdict` would copy 2,000 ranges one at a time, for 0.05 s of 0.2 s.
+    """The stored form of a plan's content."""
+    # Written field by field: `dataclasses.asdict` copies 2,000 ranges one at a time, for 0.05 s of 0.2 s.
     stored = {
         "format": PLAN_FORMAT,
         "primary": [_range_fields(item) for item in content.primary],
         "foreign": [_range_fields(item) for item in content.foreign],
-        "retries": [_retries_to_stored(of_segment) for of_segment in content.retries],
+        "retries": [_retries_to_stored(retries) for retries in content.retries],
         "final": content.final,
         "origins": [[origin.batch, origin.plan_id] for origin in content.lineage.origins],
         "abandoned": content.lineage.abandoned,
@@ -110,7 +110,7 @@ def content_from_json(text: str) -> PlanContent:
     return PlanContent(
         primary=tuple(ByteRange(*item) for item in data["primary"]),
         foreign=tuple(ByteRange(*item) for item in data["foreign"]),
-        retries=tuple(_retries_from_stored(*of_segment) for of_segment in data["retries"]),
+        retries=tuple(_retries_from_stored(*stored) for stored in data["retries"]),
         final=data["final"],
         lineage=Lineage(
             tuple(Origin(*item) for item in data["origins"]), data["abandoned"], data["is_one_record"]
@@ -131,7 +131,7 @@ def _retries_from_stored(
 
 
 def advances_to_json(advances: tuple[Advance, ...]) -> str:
-    """The stored form of how far files move."""
+    """The stored form of advances."""
     items = [[a.file_number, a.offset_bytes, a.tail_hash.hex(), a.inside_oversized] for a in advances]
     return json.dumps(items, separators=(",", ":"))
 

@@ -1,6 +1,6 @@
-"""The state of each record of a segment: two bits a record, in pages, and how many records each state has.
+"""Keep the states of a waiting segment's records, two bits each, and count records by reason and state.
 
-A page is what one change rewrites in the dispatcher's database.
+The dispatcher's database stores them in pages, and a change rewrites whole pages.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from photon.state.waiting.reasons import CODE_OF, REASONS, UNJOINABLE
 
-PAGE_ROWS = 16_384  # 4 KiB: some fifty of them are rewritten when as many records are woken
+PAGE_ROWS = 16_384  # a page has 4 KiB, and to wake fifty records in all places rewrites some fifty pages
 
 
 class State(IntEnum):
-    """The state of a record. It only ever grows, so the rows before the first open one stay as they are."""
+    """The state of a record. Its number only grows, so no row before the first open one opens again."""
 
     OPEN = 0  # waits until it is due
     WOKEN = 1  # is due now, whatever its time says
@@ -26,15 +26,15 @@ class State(IntEnum):
 
 
 States = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]  # places of records in their segment, from 0
 Tally = npt.NDArray[np.int64]  # how many records, by reason and state
 
 
 def pack(states: States) -> bytes:
     """The stored form of a page."""
-    four = np.zeros((-(-len(states) // 4), 4), np.uint8)
-    four.reshape(-1)[: len(states)] = states
-    return bytes(four[:, 0] | four[:, 1] << 2 | four[:, 2] << 4 | four[:, 3] << 6)
+    by_byte = np.zeros((-(-len(states) // 4), 4), np.uint8)
+    by_byte.reshape(-1)[: len(states)] = states
+    return bytes(by_byte[:, 0] | by_byte[:, 1] << 2 | by_byte[:, 2] << 4 | by_byte[:, 3] << 6)
 
 
 def unpack(page: bytes, rows: int) -> States:
@@ -44,7 +44,7 @@ def unpack(page: bytes, rows: int) -> States:
 
 
 def pages_of(rows: Rows) -> list[int]:
-    """The pages that these rows are on."""
+    """The numbers of the pages that have these rows."""
     pages: list[int] = np.unique(rows // PAGE_ROWS).tolist()
     return pages
 
@@ -61,7 +61,7 @@ def tally_of(reasons: npt.NDArray[np.int8], states: States | int) -> Tally:
 
 
 def tally_to_stored(tally: Tally) -> dict[str, list[int]]:
-    """The stored form: by the name of the reason, so that a newer Photon may have more of them."""
+    """The stored form: counts by the name of their reason, so that a newer Photon may add reasons."""
     return {reason.name: row for reason, row in zip(REASONS, tally.tolist(), strict=True) if any(row)}
 
 
@@ -74,25 +74,25 @@ def tally_from_stored(stored: Mapping[str, list[int]]) -> Tally:
 
 
 def live(tally: Tally) -> int:
-    """How many records are not gone."""
+    """Count the records that are not gone: they wait, or were given up."""
     return int(tally[:, : State.GONE].sum())
 
 
 def given_up(tally: Tally) -> int:
-    """How many records are unjoinable, and are only kept."""
+    """Count the records that were given up as unjoinable, and are kept for a later run."""
     return int(tally[UNJOINABLE, State.OPEN])
 
 
 def pending(tally: Tally) -> int:
-    """How many records wait."""
+    """Count the records that wait."""
     return live(tally) - given_up(tally)
 
 
 def first_rows(states: States, state: State, start: int, end: int, most: int) -> Rows:
-    """The first rows in [start, end) in this state, at most `most`; reads no further than it must."""
+    """Find the first rows in [start, end) that have this state, at most `most`; read no page after these."""
     found, count = [np.empty(0, np.int64)], 0
-    for at, page in _pages(states, start, end):
-        rows = np.flatnonzero(page == state)[: most - count] + at
+    for first_row, page in _pages(states, start, end):
+        rows = np.flatnonzero(page == state)[: most - count] + first_row
         found.append(rows)
         count += len(rows)
         if count == most:
@@ -101,5 +101,5 @@ def first_rows(states: States, state: State, start: int, end: int, most: int) ->
 
 
 def _pages(states: States, start: int, end: int) -> Iterator[tuple[int, States]]:
-    for at in range(start, end, PAGE_ROWS):
-        yield at, states[at : min(at + PAGE_ROWS, end)]
+    for first_row in range(start, end, PAGE_ROWS):
+        yield first_row, states[first_row : min(first_row + PAGE_ROWS, end)]
