@@ -8,7 +8,7 @@ from pathlib import Path
 from photon.pipeline.sections import Registry
 from photon.registry.register import Members
 
-LOCAL_REGION = "local"  # a local server wants a key and takes any
+LOCAL_REGION = "local"  # for servers that want credentials, and take any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class EndpointAddress:
 
     where: str | Path
     region: str = LOCAL_REGION
-    profile: str | None = None  # in AWS's configuration files, for credentials and certificates
-    role: str | None = None  # assumed with those credentials
+    profile: str | None = None  # a profile of AWS's files, with credentials and certificates
+    role: str | None = None  # a role that is assumed with these credentials
 
     def __str__(self) -> str:
         return self.where if isinstance(self.where, str) else f"the local registry in {self.where}"
@@ -26,7 +26,7 @@ class EndpointAddress:
 
 @dataclass(frozen=True, slots=True)
 class LedgersAddress:
-    """One pipeline's registry: its stores, the members as they were when it was found, its settings."""
+    """One pipeline's registry: its stores, its members when it was found, and its settings."""
 
     pipeline: str
     endpoints: tuple[EndpointAddress, ...]
@@ -35,12 +35,12 @@ class LedgersAddress:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The registry's table at each endpoint. One that has lost its table does not answer for it."""
+        """The registry's table at each endpoint. An endpoint that lost its table counts as silent."""
         return tables_of(self.pipeline, self.members)
 
 
 def table_name(pipeline: str, incarnation: str) -> str:
-    """The table of one incarnation of a pipeline's store."""
+    """Name the table of a store: each incarnation of the store has its own."""
     return f"photon-{pipeline}-{incarnation}"
 
 

@@ -1,9 +1,9 @@
-"""The health of a registry's endpoints: which answer, which are slow, and what people hear of it.
+"""The health of a registry's endpoints: which answer, which are slow, and what is logged of it.
 
-One that did not answer is left alone until a probe gets an answer: else every batch waits for its time-out.
-One is slow if it is much later with its answers than a majority, again and again: nobody waits for it, or it
-would make every fast round as slow. Only time depends on all this: an endpoint that is not asked, or not
-waited for, counts as one that did not answer.
+An endpoint that did not answer gets nothing but probes until it answers one: else every batch would wait for
+its time-out. A slow endpoint is much later than a majority, again and again: no request waits for it, else
+every fast round would be as slow. All this decides nothing but how long requests take: an endpoint that is
+not asked, or not waited for, counts as one that did not answer.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from photon.registry.stores.copies import NoReply, NoReplyKind
 from photon.registry.stores.decisions import majority
 
 PAUSE_US = MICROSECONDS  # a probe a second costs nothing, and an endpoint that is back is soon asked again
-SAID_AFTER_SECONDS = 5.0  # a shorter silence is a hiccup, as of a busy server, and nobody need do anything
-# Who may read but not write is let pass after each probe and denied again: that is no news every second.
+SAID_AFTER_SECONDS = 5.0  # a shorter silence is a hiccup, as of a busy server: no person need act
+# Credentials that may read but not write pass each probe and are denied again: that is no news every second.
 REMIND_SECONDS = 3600.0
-# Three times as long as a majority: with it an offer takes its time and one of theirs, else four of theirs.
+# An endpoint is slow if it takes over three times as long as a majority. An offer that waits for it takes its
+# time and once a majority's; an offer without it takes four times a majority's.
 LATE_TIMES = 3.0
-# And this much longer: endpoints may be 300 ms apart, and to go on without one costs a write more at each.
+# A slow one also takes longer by this: endpoints may be 300 ms apart, and each offer without one costs all
+# others one more write.
 LATE_SECONDS = 0.4
-LOOKED_AT = 5  # requests that all were sent: the latest ones. Their median tells: one slow request is chance
-LEAST_LOOKED_AT = 3  # before that a new connection looks slow
+LOOKED_AT = 5  # the latest requests that went to all; their median counts, since one is slow by chance
+LEAST_LOOKED_AT = 3  # after fewer a new connection would look slow
 FAILURES: tuple[NoReplyKind, ...] = ("unclear", "throttled", "unreachable", "denied")
 
-# `missed`, `goes_on`: a hiccup begins and ends. `is_silent`, `is_back`: it lasts, and it ends.
-# `fails`: every answer is an error, and has been for as long as a silence is borne.
+# `missed`, `goes_on`: a hiccup begins and ends. `is_silent`: it lasts longer than SAID_AFTER_SECONDS.
+# `fails`: for so long every answer was an error. `is_back`: what was told of an endpoint is over.
 News = Literal["missed", "goes_on", "is_silent", "fails", "denies", "is_back"]
-# A hiccup is for the log alone; what lasts is a warning.
+# How each is logged: a hiccup as information, what lasts as a warning.
 _TOLD: Mapping[News, tuple[int, str]] = {
     "missed": (logging.INFO, "missed a request: {}"),
     "goes_on": (logging.INFO, "goes on"),
@@ -51,23 +53,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Endpoint:
-    """All that is known of one endpoint. `probe_at_us`: when it is asked again; None: it answers."""
+    """All that is known of one endpoint. `probe_at_us`: when it is probed next; None: it answers."""
 
     probe_at_us: int | None = None
     silent_since_us: int = 0
-    failing_since_us: int | None = None  # where it answers with errors only
+    failing_since_us: int | None = None  # when it began to answer with errors only
     denied_said_us: int | None = None
-    said: News | None = None  # the latest, since it last answered
+    said: News | None = None  # the latest news since it last answered
     took_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
-    usual_seconds: float = 0.0  # that its requests take lately; 0 while nobody knows
+    usual_seconds: float = 0.0  # the median of `took_seconds`; 0: it has none yet
 
     def leave_alone(self, now_us: int, since_us: int) -> None:
-        """Ask it no more, but for probes."""
+        """Send this endpoint only probes from now on."""
         if self.probe_at_us is None:
             self.probe_at_us, self.silent_since_us = now_us + PAUSE_US, since_us
 
     def say_once(self, news: News) -> News | None:
-        """The news, unless something that lasts was said already."""
+        """Note the news and return it; None: something that lasts was told already."""
         if self.said in ("is_silent", "fails", "denies"):
             return None
         self.said = news
@@ -92,21 +94,21 @@ class Health:
             return self._endpoints[slot].probe_at_us is None or answering < self._majority
 
     def prompt_among(self, slots: Collection[int]) -> frozenset[int]:
-        """Those that will answer in time: that are neither silent nor slow."""
+        """The slots that will answer in time, as they are neither silent nor slow."""
         return frozenset(slot for slot in slots if self.lets_pass(slot)) - self.slow
 
     def slow_among(self, slots: Collection[int]) -> frozenset[int]:
-        """Those that are slow and that nobody need wait for; none, if the others are no majority."""
+        """The slow slots, for which no request need wait; none if the prompt ones are no majority."""
         is_enough = len(self.prompt_among(slots)) >= self._majority
         return self.slow.intersection(slots) if is_enough else frozenset()
 
     def nearest_among(self, slots: Collection[int]) -> int:
-        """The one that has been quickest."""
+        """The slot that has been quickest, of the prompt ones if there are any."""
         among = self.prompt_among(slots) or slots
         return min(among, key=lambda slot: (self._endpoints[slot].usual_seconds, slot))
 
     def take_probe(self, slot: int) -> bool:
-        """Whether to probe an endpoint that is left alone: at most once a pause."""
+        """Whether to probe an endpoint now: one that is left alone, once in `PAUSE_US`."""
         now_us = self._clock.elapsed_us()
         with self._lock:
             one = self._endpoints[slot]
@@ -116,15 +118,15 @@ class Health:
             return True
 
     def heard(self, slot: int, reply: object) -> None:
-        """Take note of the reply to one request, and say what is new about the endpoint."""
+        """Note the reply to one request, and log what is new about the endpoint."""
         news = self.news_of(slot, reply)
         if news is not None:
-            level, told = _TOLD[news]
+            level, words = _TOLD[news]
             reason = reply.reason if isinstance(reply, NoReply) else ""
-            log.log(level, "endpoint %d of the registry %s", slot + 1, told.format(reason))
+            log.log(level, "endpoint %d of the registry %s", slot + 1, words.format(reason))
 
     def news_of(self, slot: int, reply: object) -> News | None:
-        """Take note of the reply to one request: what is new about the endpoint, if anything."""
+        """Note the reply to one request, and return what is new about the endpoint, if anything."""
         kind = reply.kind if isinstance(reply, NoReply) else None
         if kind == "not_asked":
             return None
@@ -166,7 +168,7 @@ class Health:
         return "denies"
 
     def took(self, slot: int, seconds: float) -> None:
-        """Take note of how long it took with what all were asked."""
+        """Note how long an endpoint took to answer a request that went to all."""
         with self._lock:
             one, before = self._endpoints[slot], self.slow
             one.took_seconds.append(seconds)
@@ -177,16 +179,16 @@ class Health:
                 if len(each.took_seconds) >= LEAST_LOOKED_AT
             }
             self.slow = after = slow_of(known, self._majority)
-        for at in sorted(before ^ after):  # another one too: slow is who is later than the others
+        for at in sorted(before ^ after):  # others too, for an endpoint is slow beside the others
             log.info("endpoint %d of the registry is %s", at + 1, "slow" if at in after else "quick again")
 
     def measure(self, slot: int, reply: object, seconds: float) -> None:
-        """Count one request, and what kept it from an answer."""
+        """Measure one request, and count why it got no answer, if so."""
         endpoint, kind = str(slot + 1), reply.kind if isinstance(reply, NoReply) else None
         if kind != "not_asked":
             self.meter.time("registry_request_seconds", endpoint, seconds=seconds)
-            for one in FAILURES:  # also 0 of them, so that a rate shows the first one
-                self.meter.count("registry_failed_requests", endpoint, one, by=int(one == kind))
+            for failure in FAILURES:  # also by 0, so that a rate shows the first failure of each kind
+                self.meter.count("registry_failed_requests", endpoint, failure, by=int(failure == kind))
 
     def forget(self, slot: int) -> None:
         """Treat the endpoint as a good one: another store has taken its place."""
@@ -196,9 +198,9 @@ class Health:
 
 
 def slow_of(usual: Mapping[int, float], quorum: int) -> frozenset[int]:
-    """Those that take much longer than a majority of the endpoints; `usual`: seconds by slot."""
+    """The slots of endpoints that take much longer than a majority. `usual`: seconds by slot."""
     if len(usual) < quorum:
         return frozenset()
-    theirs = sorted(usual.values())[quorum - 1]
-    late = max(LATE_TIMES * theirs, theirs + LATE_SECONDS)
-    return frozenset(slot for slot, seconds in usual.items() if seconds > late)
+    of_majority = sorted(usual.values())[quorum - 1]
+    longest = max(LATE_TIMES * of_majority, of_majority + LATE_SECONDS)
+    return frozenset(slot for slot, seconds in usual.items() if seconds > longest)

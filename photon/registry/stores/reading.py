@@ -1,6 +1,7 @@
-"""Which copies are intact, which positions they prove to be decided, one after another, and where that ends.
+"""Judge copies: which are intact, which positions from one on they prove decided, and why these end.
 
-See the package: a copy at p + 1 says which copy of p is right; the last position needs proof by its copies.
+A copy at p + 1 says which copy of p is right. Only the last position needs proof by its own copies (see the
+package).
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Intact:
-    """A copy whose checksum is right, with what the entry in it says; both are empty without a value."""
+    """A copy with a right checksum, and the two in it: its own, and that of the position before.
+
+    Both are empty where the copy has no value.
+    """
 
     copy: Copy
     checksum: bytes = b""
@@ -28,13 +32,13 @@ class Intact:
 
 @dataclass(frozen=True, slots=True)
 class JudgedPage:
-    """A page of one store. `intact` lacks the damaged copies: at those positions it is as if silent (L2)."""
+    """A page of one store. `intact` lacks damaged copies: there the store counts as silent (L2)."""
 
     page: Page
     intact: Mapping[int, Intact]
 
     def at(self, position: int) -> Intact | None:
-        """Tell what the store says of a position: None if nothing."""
+        """The copy at a position, perhaps an absent one; None: the page does not say, or it is damaged."""
         if not self.page.covers(position):
             return None
         if position not in self.page.copies:
@@ -46,7 +50,7 @@ _NOTHING_THERE = Intact(Copy())
 
 
 def judged_page(store: Store, first: Key) -> JudgedPage | NoReply:
-    """A page of a store, with what its intact copies say."""
+    """Ask a store for a page, and judge its copies."""
     page = store.page(first)
     if isinstance(page, NoReply):
         return page
@@ -55,7 +59,7 @@ def judged_page(store: Store, first: Key) -> JudgedPage | NoReply:
 
 
 def judged(key: Key, reply: Any) -> Any:
-    """A reply as it counts: one with a damaged copy is none (L2)."""
+    """The reply, or NoReply in its place if its copy is damaged (L2)."""
     copy = reply.now if isinstance(reply, Refused) else reply.before if isinstance(reply, Promised) else None
     if copy is not None and _intact(key, copy) is None:
         return NoReply(f"the copy of {key} is damaged", "not_asked")
@@ -73,22 +77,22 @@ def _intact(key: Key, copy: Copy) -> Intact | None:
         return None
 
 
-# Why it ends there. `nothing`: a majority has no value. `undecided`: a majority answered, and some copy is
-# there that proves nothing. `silent`: fewer than a majority answered. `lacking`: the position is decided, and
-# no copy at hand is the right one.
+# Why a walk ends at a position. `nothing`: no store of a majority has a value. `undecided`: a majority
+# answered, and some values are there that prove nothing. `silent`: fewer than a majority answered. `lacking`:
+# the position is decided, and no copy at hand is the right one.
 Ending = Literal["nothing", "undecided", "silent", "lacking"]
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The decided values from a position on, and why there are no more."""
+    """The decided values from a position on, and why they end."""
 
     values: list[bytes]
     ending: Ending
 
 
 def walk(first: int, pages: Iterable[JudgedPage], n: int) -> Walk:
-    """Go from `first` on as far as these pages, of distinct stores, prove what is decided."""
+    """Collect the values from `first` on, as far as these pages of distinct stores prove them decided."""
     pages = list(pages)
     values: list[bytes] = []
     here = _said_of(first, pages)
@@ -106,6 +110,7 @@ def _said_of(position: int, pages: Sequence[JudgedPage]) -> list[Intact]:
 
 
 def _decided(here: Sequence[Intact], after: Sequence[Intact], n: int) -> bytes | None:
+    """The value that the copies at the next position name, else the one that its own copies prove."""
     named = _named_by(after)
     if len(named) == 1:
         return next((one.copy.value for one in here if _has_value(one) and one.checksum in named), None)
@@ -113,7 +118,7 @@ def _decided(here: Sequence[Intact], after: Sequence[Intact], n: int) -> bytes |
 
 
 def _named_by(after: Sequence[Intact]) -> set[bytes]:
-    """The checksums of the position before; more than one breaks L1, and then none of them counts."""
+    """The checksums that copies name of the position before. Two would break L1, and then none counts."""
     return {one.predecessor for one in after if _has_value(one)}
 
 
