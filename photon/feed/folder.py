@@ -1,8 +1,8 @@
-"""A folder that is fed, as a log of the next pipeline: a file for each release that inserts rows.
+"""Feed a folder that is a log of the next pipeline: one file for each release that inserts rows.
 
-A file comes under its name whole and on disk, then the *marker* says so: `.photon/feed.json`, the cursor.
-After a crash between the two the file is there already, and stays (G4). A log can't take anything back: rows
-that a release deletes or changes are counted in the marker, and their lines stay as they were read first.
+A file appears whole and on disk, then the cursor moves in the *marker*, `.photon/feed.json`. After a crash
+between the two the next follower leaves the file alone, which may have been read (G4). A log takes nothing
+back: the marker counts the rows that a release deletes or changes, and their lines stay.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from photon.releases.release import Release
 from photon.storage.store import store_of
 from photon.storage.sync import UNFINISHED
 
-CREATED_ROWS = 100_000  # so many are put at once on S3, in memory, which no other follower's replace
+CREATED_ROWS = 100_000  # up to so many go to S3 from memory, in a request that replaces no other follower's
 
 
 class FedFolder:
-    """Files of lines, and the marker. Two machines that begin at one release write the same bytes."""
+    """A fed folder, here or on S3. Two machines that begin at the same release write the same bytes."""
 
-    takes_changes = True  # and notes how many there were
+    takes_changes = True  # the marker counts them, and no line changes
     is_log = True
 
     def __init__(self, folder: Location, fed: Fed) -> None:
@@ -71,7 +71,7 @@ class FedFolder:
         return last
 
     def _put(self, name: str, step: Step) -> None:
-        """Have the file there, whole and on disk; one that is there was put so, and may have been read."""
+        """Put the step's file, whole and on disk. A file that is there stays: it may have been read."""
 
         def write(file: BinaryIO) -> None:
             for page in step.pages():
@@ -89,17 +89,17 @@ class FedFolder:
         store.sync()
 
     def _mark(self, step: Step) -> Release | None:
-        """Have the marker say that the step is here; the cursor that the folder then has."""
-        there, version = self._marker.versioned()
-        last: Release | None = None if there is None else there["release"]
+        """Move the marker's cursor to the step; the cursor that the marker has then."""
+        stored, version = self._marker.versioned()
+        last: Release | None = None if stored is None else stored["release"]
         if last is not None and last.number >= step.release.number:
             return last  # a follower on another machine was first
-        if self._marker.swap(step.release, version, **_facts(there or _facts_before(step), step)):
+        if self._marker.swap(step.release, version, **_facts(stored or _facts_before(step), step)):
             return step.release
         return self.cursor()
 
     def _expect_no_other_file(self, step: Step) -> None:
-        """FeedStopped: the folder has files and no marker, so nobody knows what is in them."""
+        """Raise FeedStopped if other files are there: no marker says what is in them."""
         there = sorted(filter(FED_FILE.fullmatch, store_of(self._folder).names()))
         if others := [name for name in there if name != _name_of(step)]:
             raise FeedStopped(
@@ -108,9 +108,9 @@ class FedFolder:
             )
 
     def _expect_to_begin_alone(self, step: Step) -> None:
-        """SinkUnavailable: a follower on another machine begins with another release, and this one gives way.
+        """Give way to a follower on another machine that begins with another release: SinkUnavailable.
 
-        Who puts its file later sees that of the other one. Both may see each other, and begin again.
+        The follower that puts its file later sees the other's. Both may see it: then both begin again.
         """
         try:
             self._expect_no_other_file(step)
@@ -119,7 +119,7 @@ class FedFolder:
             raise SinkUnavailable(f"folder {self._folder}: another follower begins it just now") from None
 
     def _tidy(self) -> None:
-        """Remove what a killed process had not yet given its name."""
+        """Remove files that a killed process had written and not yet renamed."""
         aside = store_of(self._folder / ASIDE)
         with sink_errors(f"folder {self._folder}"):
             aside.remove(*(name for name in aside.names() if name.endswith((".jsonl", UNFINISHED))))
@@ -130,7 +130,7 @@ def _name_of(step: Step) -> str:
 
 
 def _facts_before(step: Step) -> dict[str, Any]:
-    """Begin what a marker says beside its cursor. `begins_behind`: rows up to there never come."""
+    """Begin the facts beside the marker's cursor. `begins_behind`: no row up to these places ever comes."""
     return {
         "begins_behind": {} if step.inserts else step.release.cut,
         "files": 0,
@@ -140,7 +140,7 @@ def _facts_before(step: Step) -> dict[str, Any]:
 
 
 def _facts(before: dict[str, Any], step: Step) -> dict[str, Any]:
-    """Go on with what a marker says beside its cursor, by one step."""
+    """Bring the facts beside the marker's cursor forward by one step."""
     taken_back = before["taken_back"]
     return {
         "begins_behind": before["begins_behind"],

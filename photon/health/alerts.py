@@ -1,4 +1,4 @@
-"""Alerts: news for people, and their function that takes it (`alerts.hook` of the pipeline file)."""
+"""Alerts for people, and the user's function that takes each (`alerts.hook` of the pipeline file)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal["check", "run", "freshness", "tick"]
 
 @dataclass(frozen=True)
 class Alert:
-    """One thing that began to be wrong, or that is over (`level` ok)."""
+    """One subject that went wrong, is wrong still, or is well again (`level` ok)."""
 
     pipeline: str
     kind: Kind
@@ -25,22 +25,22 @@ class Alert:
     level: Level
     text: str  # the finding, and what to do
     at_us: int  # microseconds since 1970 UTC
-    run: str = ""  # the run of Dagster that failed, if one did
-    again: bool = False  # whether it was told before, and goes on
+    run: str = ""  # Dagster's run that failed, or that evaluated the check; empty: none
+    again: bool = False  # whether people were told before, and it goes on
 
     @property
     def key(self) -> str:
-        """Name the subject: the same when it is over."""
+        """Identify the subject: every alert on it has this key, whatever its level."""
         return f"{self.kind} {self.subject}"
 
     @property
     def title(self) -> str:
-        """One line: [ERROR] clicks: health east__works."""
+        """One line, such as `[ERROR] clicks: health east__works`."""
         word = {"ok": "OK AGAIN", "warn": "WARNING", "error": "ERROR"}[self.level]
         return f"[{'STILL ' if self.again else ''}{word}] {self.pipeline}: {self.subject}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For messages in JSON."""
+        """The fields and the title, for messages in JSON."""
         return {"title": self.title, **asdict(self), "at": in_iso(self.at_us, "seconds")}
 
 
@@ -52,7 +52,7 @@ class HookNotFound(WrongUsage):
 
 
 def load_hook(spec: str, folder: Path) -> Hook:
-    """The user's function `module:function`, also of a module in the pipeline file's folder. HookNotFound."""
+    """Load the function `module:function`; the pipeline file's folder may have the module. HookNotFound."""
     module_name, _, name = spec.partition(":")
     found = getattr(load_module(module_name, folder, "alerts.hook", HookNotFound), name, None)
     if not callable(found):
@@ -70,7 +70,7 @@ class Told:
 
 
 def news(seen: Iterable[Alert], told: Mapping[str, Told], now_us: int, again_us: int) -> list[Alert]:
-    """Choose the alerts that are worse or better than before, or have gone on for `again_us` since.
+    """Choose alerts of another level than was told, and those that go on `again_us` after they were told.
 
     A subject that was always well is no news.
     """
@@ -85,5 +85,5 @@ def news(seen: Iterable[Alert], told: Mapping[str, Told], now_us: int, again_us:
 
 
 def told_after(fresh: Iterable[Alert], told: Mapping[str, Told], now_us: int) -> dict[str, Told]:
-    """Return the alerts that `news` compares the next time. What is not seen stays as it was."""
+    """Put these alerts, told now, in the place of the last ones on their subjects."""
     return {**told, **{alert.key: Told(alert.level, now_us) for alert in fresh}}

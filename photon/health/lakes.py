@@ -1,6 +1,6 @@
-"""Find what is wrong with a datacenter's lake: tables that are missing, others' or that Photon can't keep.
+"""Find what is wrong with a lake: tables that are gone, are another's, or have features that Photon lacks.
 
-Asked aside, and not for long: a store that hangs is a sentence too.
+A look at its tables runs on a thread of its own, for two seconds at most: a lake that hangs is a problem too.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from photon.storage.tables import OutputTable
 
-ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` asks each lake in turn, and is to answer within 5 s
-STANDS_SECONDS = 60.0  # an answer that came late is that of the next look, unless it is older
-MOST_TABLES = 64  # that stay open between looks: the live page looks each two seconds
-MOST_COMMITS = 20_000  # in a table's log: eight times what compaction leaves, and 60 ms for each batch
+ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` waits as long for each datacenter by default
+STANDS_SECONDS = 60.0  # the next look takes an answer that came late, to a question that is no older
+MOST_TABLES = 64  # tables that stay open between looks, since the live page looks every two seconds
+MOST_COMMITS = 20_000  # in a table's log; compaction leaves an eighth, and so many cost each batch 60 ms
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Tables:
     """The tables of a datacenter, as one look at its lake finds them."""
 
     problems: tuple[str, ...] = ()  # why they can't be read or written, each with what to do
-    lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
-    last_batch: int | None = None  # the epoch's, in the joined rows; None: there is a problem, or no epoch
-    completed: int = 0  # the state's last batch, before the tables were looked at
+    lost_files: tuple[str, ...] = ()  # says of each table which data files are gone, and what to do
+    last_batch: int | None = None  # the epoch's last one in the joined rows; None: none, or a problem
+    completed: int = 0  # the state's last batch, read before the tables
     full: str = ""  # says that the lake's disk has no room
 
 
@@ -58,9 +58,9 @@ def look_at_tables(
     epoch: str | None,
     completed: int = 0,
 ) -> Tables:
-    """Look at a datacenter's tables, of which its state has completed so many batches.
+    """Look at a datacenter's tables. `completed`: the state's last batch, read before.
 
-    `table_id`: of its joined rows, as the registry knows it; None: it knows none, or was not asked.
+    `table_id`: the table of joined rows that the registry knows; None: it knows none, or was not asked.
     """
     lake = pipeline.datacenters[datacenter].lake
     if not has_run and table_id is None and isinstance(lake, Path) and not lake.exists():
@@ -79,13 +79,13 @@ def look_at_tables(
 
 
 def _with_remedy(problem: str, lake: Location) -> str:
-    """A problem with what to do, which some name themselves."""
+    """Add what to do, unless the problem says so itself, behind a semicolon."""
     place = "its disk or mount" if isinstance(lake, Path) else "that store, and the way to it"
     return problem if ";" in problem else f"{problem}; look at {place}"
 
 
 def is_fence(batch: int | None) -> bool:
-    """Whether the last batch in a table says that others have ended the epoch (E1)."""
+    """Whether the last batch in a table is a fence: others have ended the epoch (E1)."""
     if batch is None:
         return False
     from photon.storage.tables import FENCE_VERSION
@@ -96,7 +96,7 @@ def is_fence(batch: int | None) -> bool:
 def put_back(pipeline: Pipeline, datacenter: str, tables: Tables) -> str:
     """Say that the table lacks batches that the state has completed, as an older copy does; empty: none.
 
-    The table was read after the state: a batch is committed before it is completed.
+    A join at work never looks so: it commits a batch before completing it, and the state was read first.
     """
     completed, last = tables.completed, tables.last_batch
     if last is None or last >= completed:
@@ -109,7 +109,7 @@ def put_back(pipeline: Pipeline, datacenter: str, tables: Tables) -> str:
 
 
 def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool) -> bool:
-    """Whether a datacenter has joined, and its state is gone: its lake, on a disk, has the table."""
+    """Whether the state is gone of a datacenter that has joined: its lake, if on a disk, has the table."""
     lake = pipeline.datacenters[datacenter].lake
     if has_state or not isinstance(lake, Path):
         return False
@@ -121,34 +121,34 @@ def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool)
 def _tables(
     pipeline: Pipeline, datacenter: str, has_run: bool, table_id: str | None, epoch: str | None
 ) -> Tables:
-    # Imported here, since a status of nothing needs none of it and imports long.
+    # Imported late: the import takes long, and a status before the first join needs none of it.
     from photon.storage.tables import app_id
 
-    found: list[str] = []
+    problems: list[str] = []
     lost: list[str] = []
     last_batch: int | None = None
     lake = pipeline.datacenters[datacenter].lake
     for name in TABLE_COLUMNS:
-        table = _table(lake, name, _folder_of(lake / name))
+        table = _table(lake, name, _log_folder_id(lake / name))
         try:
             handle = table.load() if table.exists() else None
         except UnsupportedTable as error:
-            found.append(str(error))
+            problems.append(str(error))
             continue
         except LakeUnavailable as error:
-            return Tables((*found, _with_remedy(str(error), lake)))
+            return Tables((*problems, _with_remedy(str(error), lake)))
         if handle is not None and (why := table.why_not_written(handle)):
-            found.append(why)
+            problems.append(why)
         if handle is not None and isinstance(lake, Path):  # in a store each listing costs
             lost += _lost_files(lake / name, handle)
         if name == "joined_events":
             if handle is not None:
-                found += _of_another_pipeline(pipeline, datacenter, table)
+                problems += _of_another_pipeline(pipeline, datacenter, table)
                 if epoch is not None:
                     last_batch = table.version_in(handle, app_id(datacenter, epoch))
-            here = None if handle is None else str(handle.metadata().id)
-            found += _not_its_own(pipeline, datacenter, here, has_run, table_id)
-    return Tables(tuple(found), tuple(lost), None if found else last_batch)
+            found_id = None if handle is None else str(handle.metadata().id)
+            problems += _not_its_own(pipeline, datacenter, found_id, has_run, table_id)
+    return Tables(tuple(problems), tuple(lost), None if problems else last_batch)
 
 
 @lru_cache(MOST_TABLES)
@@ -157,32 +157,35 @@ def _looks_at(lake: Location) -> Repeated[Tables]:
 
 
 @lru_cache(MOST_TABLES)
-def _table(lake: Location, name: TableName, folder: tuple[int, int] | None) -> OutputTable:
-    """A table whose handle is kept for the next look: to open one reads all commits since a checkpoint."""
+def _table(lake: Location, name: TableName, log_folder: tuple[int, int] | None) -> OutputTable:
+    """A table that stays open for the next look: opening it reads all commits since a checkpoint.
+
+    `log_folder`: not read, but one more key of the cache, so that another lake's table is opened anew.
+    """
     from photon.storage.tables import OutputTable
 
     return OutputTable(lake, name)
 
 
-def _folder_of(table: Location) -> tuple[int, int] | None:
-    """The folder of a table's log on its disk: a lake that was replaced has another, also under its name."""
+def _log_folder_id(table: Location) -> tuple[int, int] | None:
+    """Device and inode of a table's log: a lake that was replaced has others under the same path."""
     try:
         status = (table / LOG_FOLDER).stat() if isinstance(table, Path) else None
     except OSError:
-        return None  # `_tables` says so
+        return None  # `_tables` meets the error and tells it
     return None if status is None else (status.st_dev, status.st_ino)
 
 
 def joined_table_id(lake: Path) -> str | None:
     """The id of the table of joined rows that lies there; None: there is none, or it can't be read."""
-    table = _table(lake, "joined_events", _folder_of(lake / "joined_events"))
+    table = _table(lake, "joined_events", _log_folder_id(lake / "joined_events"))
     with suppress(UserError, OSError):
         return table.table_id() if table.exists() else None
     return None
 
 
 def _lost_files(folder: Path, handle: DeltaTable) -> list[str]:
-    """Say that data files of a table are gone, if so. It was opened before, so none of them is new."""
+    """Say which data files are gone. The table was opened before they are looked for, so each was there."""
     from photon.storage.damaged_files import gone, missing_files
     from photon.storage.replacing import data_files
 
@@ -191,7 +194,7 @@ def _lost_files(folder: Path, handle: DeltaTable) -> list[str]:
 
 
 def second_rows(pipeline: Pipeline, datacenter: str) -> str:
-    """Say that rows which a join or a refill found to be second ones are there still; empty: none is."""
+    """Say that second rows, which a join or a refill has noted, are still there; empty: none is."""
     noted = second_rows_noted(pipeline.datacenters[datacenter].state)
     if not noted:
         return ""
@@ -208,7 +211,7 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> str:
 
 
 def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
-    """The ids of the events whose noted rows are there."""
+    """The ids of events whose noted rows are there. `noted`: event ids by the token of their row."""
     from photon.storage.tables import OutputTable
     from photon.tokens import Token
 
@@ -222,7 +225,7 @@ def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
 
 
 def uncompacted(pipeline: Pipeline, datacenter: str) -> str:
-    """Say that nobody compacts the table of joined rows, if so. On S3 Delta lists no more than it needs."""
+    """Say that the joined rows need compaction; empty: they do not. On S3 Delta lists only what it needs."""
     folder = pipeline.datacenters[datacenter].lake / "joined_events"
     if not isinstance(folder, Path):
         return ""
@@ -230,7 +233,7 @@ def uncompacted(pipeline: Pipeline, datacenter: str) -> str:
         if commits_in_log(folder, MOST_COMMITS) < MOST_COMMITS:
             return ""
     except OSError:
-        return ""  # the join says so
+        return ""  # the join meets the error and tells it
     command = f"photon compact {pipeline.typed} -d {datacenter}"
     return (
         f"{folder}: {MOST_COMMITS:,} commits or more are in its log, and each batch looks through them all;"
@@ -247,16 +250,16 @@ def _of_another_pipeline(pipeline: Pipeline, datacenter: str, table: OutputTable
 
 
 def _not_its_own(
-    pipeline: Pipeline, datacenter: str, here: str | None, has_run: bool, table_id: str | None
+    pipeline: Pipeline, datacenter: str, found_id: str | None, has_run: bool, table_id: str | None
 ) -> list[str]:
     """Say that the table of joined rows is not there, or is another one; empty: it is as it should be."""
     folder = pipeline.datacenters[datacenter].lake / "joined_events"
-    if here is None and has_run:
+    if found_id is None and has_run:
         return [
             f"there is no table {folder}, and datacenter {datacenter} has joined: mount the lake or put it "
             "back, for its rows are missing and no join goes on; "
             f"{pipeline.if_lake_is_lost(datacenter)}"
         ]
-    if table_id is not None and table_id != here:
-        return [f"no join goes on: {another_table(folder, here, datacenter, table_id, pipeline.file)}"]
+    if table_id is not None and table_id != found_id:
+        return [f"no join goes on: {another_table(folder, found_id, datacenter, table_id, pipeline.file)}"]
     return []

@@ -1,8 +1,8 @@
-"""Verifications store this in each datacenter's lake: reports, and how far each foreign log was verified.
+"""Store in each datacenter's lake what verifications found, and how far they verified each foreign log.
 
-Events that were read may be registered without a row, and only their log tells which. So a log that can't be
-read again holds gc, unless all that was read of it was verified before (docs/proof.md, Collection). Offsets
-are by file number: up to which byte a file is verified.
+An event that was read may hold its id without a row, and only its log shows that. So gc forgets no id while a
+foreign log can't be read again, unless all that was read of it was verified before (docs/proof.md,
+Collection). Verified offsets are in bytes, by file number.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from photon.verification.report import (
     VerifiedEarlier,
 )
 
-MOST_UNVERIFIED_STORED = 100  # log files named in a stored report; after that many, it is the folder
+MOST_UNVERIFIED_STORED = 100  # log files in a stored report: where more are gone, their folder is the matter
 REPORTS = AppendTable(
     "verification_reports",
     pa.schema(
         [
             ("at", pa.timestamp("us", "UTC")),
-            ("run", pa.string()),  # who verified: a Dagster run id
+            ("run", pa.string()),  # Dagster's run that verified, or "photon verify"
             *((term, pa.int64()) for term in TERMS),
             ("rows", pa.int64()),
             ("violations", pa.int64()),  # cases, over all kinds
             ("ok", pa.bool_()),
             ("seconds", pa.float64()),
-            ("report", pa.string()),  # as JSON, with the first of its unverified files
+            ("report", pa.string()),  # `DatacenterReport.as_dict`, as JSON
         ]
     ),
 )
@@ -47,7 +47,7 @@ VERIFIED_FILES = AppendTable(
     "verified_files",
     pa.schema(
         [
-            ("epoch", pa.string()),  # files are numbered anew in each
+            ("epoch", pa.string()),  # each epoch numbers files anew
             ("file", pa.int32()),
             ("offset_bytes", pa.int64()),
             ("at", pa.timestamp("us", "UTC")),
@@ -82,10 +82,10 @@ class StoredReport:
 
 
 def append(pipeline: Pipeline, report: VerificationReport, at_us: int, run: str, seconds: float) -> None:
-    """Store the report of each datacenter that was verified in its own lake. LakeUnavailable, FormatTooNew.
+    """Store each verified datacenter's report in its lake. LakeUnavailable, FormatTooNew.
 
-    `seconds`: how long the verification took. Where no promise is broken, how far logs were verified comes
-    first: that is true whether the report follows or not.
+    `seconds`: how long the verification took. Where no promise is broken, verified offsets are stored first:
+    they are true even if a crash keeps the report from following.
     """
     for name, one in report.datacenters.items():
         if one.epoch is not None and not one.violations:
@@ -108,7 +108,7 @@ def newest(pipeline: Pipeline, datacenters: Iterable[str]) -> dict[str, StoredRe
 
 def _row_of(report: DatacenterReport, at_us: int, run: str, seconds: float) -> dict[str, Any]:
     values = report.as_dict()
-    # Foreign logs first: gc looks for them.
+    # Foreign logs come first, so that the limit hides none from gc while it names others.
     values["unverified"].sort(key=lambda file: file["side"] != "foreign")
     del values["unverified"][MOST_UNVERIFIED_STORED:]
     return {
@@ -132,9 +132,9 @@ def newly_verified_offsets(
     unreadable: Container[int],
     before: Mapping[int, int],
 ) -> dict[int, int]:
-    """The verified offsets of files that are verified further than `before`.
+    """How far files are verified now, for those that are verified further than `before`.
 
-    `first_undecided`: the offset of a file's first record without a final class. `unreadable`: files that
+    `first_undecided`: by file the offset of its first record without a final class. `unreadable`: files that
     were not read again to the end.
     """
     offsets = {}
@@ -155,7 +155,7 @@ def is_fully_verified(tracked: TrackedFile, verified: Mapping[int, int]) -> bool
 def summarize_unreadable(
     unreadable: Mapping[int, Unverified], files: Mapping[int, TrackedFile], verified: Mapping[int, int]
 ) -> tuple[tuple[Unverified, ...], VerifiedEarlier]:
-    """Split a datacenter's unreadable files: those read further than verified, and the sum of the others."""
+    """Name the unreadable files that were read further than verified, and add up the others."""
     unverified = []
     earlier = VerifiedEarlier()
     for number, file in unreadable.items():

@@ -1,4 +1,4 @@
-"""Rows of each day in a datacenter, and its records without one, by the times of their events."""
+"""Count a datacenter's rows, and its records without a row, by the day of their events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
-    """Numbers of one day in one datacenter."""
+    """The rows of one day in one datacenter, and its records without a row by class."""
 
     rows: int = 0
     pending: int = 0
@@ -44,20 +44,21 @@ def counts_by_day(pipeline: Pipeline, datacenter: str, window: Window) -> dict[d
     place = pipeline.datacenters[datacenter]
     with open_view(place.state) as state:
         pending, given_up = ([], []) if state is None else state.waiting.event_times()
-    rows = _by_day(_rows(place.lake, "joined_events", "_event_time", window), window)
-    unjoined = _without_row(place.lake, "unjoined", window)
+    rows = _by_day(_event_times(place.lake, "joined_events", "_event_time", window), window)
+    unjoined = _times_without_row(place.lake, "unjoined", window)
     counts = {
         "pending": _by_day(pending, window),
         "unjoinable": _by_day([unjoined, *given_up], window),
-        "too_old": _by_day([_without_row(place.lake, "too_old", window)], window),
+        "too_old": _by_day([_times_without_row(place.lake, "too_old", window)], window),
     }
     return {
-        day: DayCounts(rows[day], **{name: some[day] for name, some in counts.items()})
+        day: DayCounts(rows[day], **{name: by_day[day] for name, by_day in counts.items()})
         for day in window.days()
     }
 
 
 def _by_day(parts: Iterable[Times], window: Window) -> Counter[date]:
+    """How many of these times lie on each day of the window."""
     found: Counter[date] = Counter()
     for times in parts:
         inside = times[(times >= window.start_us) & (times < window.end_us)]
@@ -67,22 +68,22 @@ def _by_day(parts: Iterable[Times], window: Window) -> Counter[date]:
     return found
 
 
-def _rows(lake: Location, name: TableName, time: str, window: Window) -> Iterator[Times]:
+def _event_times(lake: Location, name: TableName, time: str, window: Window) -> Iterator[Times]:
     for batch in _batches(lake, name, [time], time, window):
         yield batch[time].cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-def _without_row(lake: Location, name: TableName, window: Window) -> Times:
-    """The times of a side table's records whose events have no row: some may have been joined since."""
+def _times_without_row(lake: Location, name: TableName, window: Window) -> Times:
+    """The event times of a side table's records, but for events that were joined since and have a row."""
     batches = list(_batches(lake, name, ["event_id", "event_time"], "event_time", window))
     if not batches:
         return np.empty(0, np.int64)
     records = pa.Table.from_batches(batches)
     ids = records["event_id"].cast(pa.string())
     joined = [
-        pc.unique(pc.filter(rows, pc.is_in(rows, value_set=ids.combine_chunks())))
+        pc.unique(pc.filter(found, pc.is_in(found, value_set=ids.combine_chunks())))
         for batch in _batches(lake, "joined_events", ["_event_id", "_event_time"], "_event_time", window)
-        for rows in [batch["_event_id"].cast(pa.string())]
+        for found in [batch["_event_id"].cast(pa.string())]
     ]
     has_row = pc.is_in(ids, value_set=pa.concat_arrays([pa.array([], pa.string()), *joined]))
     left = records.filter(pc.invert(has_row))
@@ -93,7 +94,7 @@ def _without_row(lake: Location, name: TableName, window: Window) -> Times:
 def _batches(
     lake: Location, name: TableName, columns: list[str], time: str, window: Window
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a table in a window, as far as there is a table."""
+    """The rows of a table whose times lie in the window; none without a table."""
     table = OutputTable(lake, name)
     if not table.exists():
         return
