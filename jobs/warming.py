@@ -1,7 +1,7 @@
 """Runs the first batches of a shift without Spark, until its session is warm.
 
 A session takes 12 s of a core until it has run its first job, and three times as long on a busy machine.
-For so long nobody would join the events of a datacenter whose shift was killed.
+Meanwhile no process would join the events of a datacenter whose shift was killed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from photon.join.task_process import TaskProcess
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
-# The session begins after the first batch, whose rows come first, or after so long: catch-up may take hours.
+# The session begins once the rows of the first batch are there, or after so long: catch-up may take hours.
 FIRST_BATCH_SECONDS = 10.0
 # A session fills a core while it begins. Four at once on two cores kept the successor of a killed shift from
 # its first row for 30 s and more.
 CORES_PER_SESSION = 2
-TURN_SECONDS = 60.0  # a session begins after this wait, whatever the others do
+TURN_SECONDS = 60.0  # the longest wait for a turn: then a session begins beside the others
 
 
 class WarmingRunner:
-    """A `BatchRunner`: a process of its own, then Spark."""
+    """A `BatchRunner` that runs tasks in a process of its own until Spark is warm, and then on Spark."""
 
     def __init__(self, open_spark: Callable[[], SparkRunner]) -> None:
-        """`open_spark` builds a session; whoever gives it ends it, once this is closed."""
+        """`open_spark` builds a session. The caller ends the session after `close`."""
         self._open_spark = open_spark
         self._thread = ThreadPoolExecutor(1, "warming")
         self._beginning = threading.Lock()
@@ -47,9 +47,9 @@ class WarmingRunner:
         self._process: TaskProcess | None = None
 
     def get_ready(self, is_busy: Callable[[], bool]) -> None:
-        """Be ready for a first batch: warm while `is_busy`, else at once.
+        """Get ready to run a first batch: warm Spark up while `is_busy`, else begin a process for tasks.
 
-        A successor warms up while its predecessor works; if that dies meanwhile, nobody joins.
+        A successor warms up while its predecessor works. If that one dies, a process joins at once.
         """
         while is_busy():
             self.warm_up()
@@ -60,7 +60,7 @@ class WarmingRunner:
         self._timer.start()
 
     def warm_up(self) -> None:
-        """Begin to build a session, and to run what its first batch would wait for; at most once."""
+        """Begin, once, to build a session beside and to do what its first batch would wait for."""
         with self._beginning:
             if self._spark is None:
                 self._spark = self._thread.submit(self._warm_spark)
@@ -75,7 +75,7 @@ class WarmingRunner:
 
     @property
     def is_warm(self) -> bool:
-        """Whether the next batch goes to Spark, or meets what ails it."""
+        """Whether Spark runs the next batch, or failed to begin: then that batch raises the error."""
         return self._spark is not None and self._spark.done()
 
     @property
@@ -85,17 +85,17 @@ class WarmingRunner:
         return TaskProcess.workers if spark is None else spark.workers
 
     def look(self) -> None:
-        """See to it that Spark runs tasks, once it is warm. NoExecutor."""
+        """Have Spark, if it is warm, see to its session and executors. NoExecutor."""
         if (spark := self._spark_if_warm()) is not None:
             spark.look()
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        """Run a batch. What ails the session is raised here."""
+        """Run a batch, on Spark if that is warm. Raises the error of a session that failed to begin."""
         spark = self._spark_if_warm()
         if spark is not None:
             self._end_process()
             return spark.run(batch)
-        # As Spark does: whatever killed a process once, such as a lack of memory, condemns no record.
+        # Spark tries again too: one death, as by a lack of memory, condemns no record.
         for _ in range(TASK_TRIES - 1):
             try:
                 return self._living_process().run(batch)
@@ -104,7 +104,7 @@ class WarmingRunner:
         return self._living_process().run(batch)
 
     def begin(self, batch: BatchTasks) -> Future[list[TaskOutcome]]:
-        """Begin tasks beside those of `run`: none before Spark is there, for `run` would wait for them."""
+        """Begin tasks beside those of `run`; none before Spark is warm: they would delay `run`."""
         spark = self._spark_if_warm()
         if spark is not None:
             return spark.begin(batch)
@@ -113,7 +113,7 @@ class WarmingRunner:
         return nothing
 
     def close(self) -> None:
-        """End the process, and wait until nobody builds a session any more."""
+        """End the process, and wait until no session is being built."""
         self._timer.cancel()
         self._is_closed.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
@@ -135,9 +135,10 @@ class WarmingRunner:
 
 @contextmanager
 def session_turn(is_closed: threading.Event, places: int, seconds: float = TURN_SECONDS) -> Iterator[None]:
-    """Take one of this user's places on this machine; go on without after `seconds`, or once `is_closed`.
+    """Hold one of this user's `places` on this machine; go on without after `seconds`, or once `is_closed`.
 
-    A place is a socket without a file, which ends with its process. Only Linux has such: others do not wait.
+    A place is a Unix socket without a file, which ends with its process. Only Linux has these: elsewhere
+    no session waits.
     """
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX) as place:
@@ -148,6 +149,7 @@ def session_turn(is_closed: threading.Event, places: int, seconds: float = TURN_
 
 
 def _takes(place: socket.socket, number: int) -> bool:
+    """Take a place if it is free; True also where a system has no such places."""
     try:
         place.bind(f"\0photon-begins-spark-{os.getuid()}-{number}")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Columns as text of SQL, with the operators of PySpark's."""
+"""Columns as SQL text for DuckDB, with the operators of PySpark's columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-# Names of types in queries: what DuckDB calls them, and what Arrow does.
+# Types as queries name them, as Spark does: DuckDB's name of each, and Arrow's type.
 TYPES: dict[str, tuple[str, pa.DataType]] = {
     "string": ("VARCHAR", pa.string()),
     "binary": ("BLOB", pa.binary()),
@@ -19,43 +19,46 @@ TYPES: dict[str, tuple[str, pa.DataType]] = {
 
 
 def quoted(name: str) -> str:
-    """A name for DuckDB, whatever characters are in it."""
+    """Quote a name for DuckDB, whatever characters it has."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: object) -> str:
-    """A value of Python as SQL."""
+    """Write a Python value as SQL."""
     match value:
         case None:
             return "NULL"
         case bool():
             return "TRUE" if value else "FALSE"
         case int():
-            return str(int(value))  # also of an enumeration
+            return str(int(value))  # the number of an enumeration's member, too
         case str():
             return "'" + value.replace("'", "''") + "'"
     raise TypeError(f"no literal of queries: {value!r}")
 
 
 def operand(value: object) -> str:
-    """A column, or a value, beside an operator."""
+    """The SQL of what stands beside an operator: a column, or a value."""
     return value.sql if isinstance(value, LocalColumn) else literal(value)
 
 
 def _between(operator: str) -> Callable[[LocalColumn, object], LocalColumn]:
-    """Put an operator between a column, and another one or a value."""
+    """The method that puts an operator between its column and another column, or a value."""
     return lambda column, other: LocalColumn(f"({column.sql} {operator} {operand(other)})")
 
 
 class LocalColumn:
-    """An expression; `name`: under which it is selected, None: under one of its own."""
+    """An expression. `name`: its column's name in a result; None: DuckDB names it."""
 
     def __init__(self, sql: str, name: str | None = None, order: str = "ASC NULLS FIRST") -> None:
         self.sql, self.name, self.order = sql, name, order
 
     @staticmethod
     def named(name: str) -> LocalColumn:
-        """The column of a name, of a field in a struct (`at.file`), or all of its fields (`at.*`)."""
+        """The column `name`, a field of a struct (`at.file`), or all its fields (`at.*`).
+
+        Backticks quote a whole name, also one with dots.
+        """
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
             return LocalColumn(quoted(name), name)
@@ -89,8 +92,8 @@ class LocalColumn:
         return LocalColumn(f"({self.sql} IS NOT NULL)")
 
     def isin(self, *values: Any) -> LocalColumn:
-        of = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set) else values
-        listed = ", ".join(operand(value) for value in of)
+        choices = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set) else values
+        listed = ", ".join(operand(value) for value in choices)
         return LocalColumn(f"({self.sql} IN ({listed}))" if listed else "FALSE")
 
     def cast(self, kind: str) -> LocalColumn:

@@ -20,7 +20,7 @@ from photon.cli.ending import line_start
 from photon.errors import DEFECT, NOT_MEANT
 from photon.process.lifeline import bound_to_this_thread, is_gone
 
-RESTARTS = 5  # within RESTARTS_WITHIN_SECONDS: more of them are no accident
+RESTARTS = 5  # in RESTARTS_WITHIN_SECONDS; a process that needs more of them is not started again
 RESTARTS_WITHIN_SECONDS = 600.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 POLL_SECONDS = 0.1
@@ -36,12 +36,12 @@ class Ended:
 
 
 def is_accident(returncode: int) -> bool:
-    """Whether another start may go better: a signal that asks for no stop, or a defect."""
+    """Whether another start may go better: a defect ended the process, or a signal that asks for no stop."""
     return returncode == DEFECT or (returncode < 0 and -returncode not in STOPPING)
 
 
 def pause_before_restart(accidents: Sequence[float], now: float) -> float | None:
-    """Seconds until the next start after accidents at these times; None: there is none."""
+    """The seconds until the next start after accidents at these times; None: do not start it again."""
     recent = sum(now - at < RESTARTS_WITHIN_SECONDS for at in accidents)
     if recent > RESTARTS:
         return None
@@ -49,7 +49,7 @@ def pause_before_restart(accidents: Sequence[float], now: float) -> float | None
 
 
 def in_words(returncode: int) -> str:
-    """How a process ended."""
+    """Say how a process ended: with its status, or by its signal."""
     return f"with status {returncode}" if returncode >= 0 else f"by {signal.Signals(-returncode).name}"
 
 
@@ -59,12 +59,12 @@ class _Child:
     command: Sequence[str]
     process: subprocess.Popen[str]
     accidents: list[float] = field(default_factory=list)
-    starts_at: float | None = None  # after an accident
+    starts_at: float | None = None  # the next start, after an accident
     ended: Ended | None = None
 
 
 class Children:
-    """The processes of all datacenters, from construction on. They end with the thread that uses this."""
+    """The processes of all datacenters, which begin at once. Each ends with the thread that starts it."""
 
     def __init__(
         self, commands: Mapping[str, Sequence[str]], clock: Callable[[], float] = time.monotonic
@@ -75,15 +75,15 @@ class Children:
         self._children = [_Child(name, command, _started(command)) for name, command in commands.items()]
 
     def pass_on(self, number: int) -> None:
-        """Have `wait` send a signal to all that run; from then on none is started again.
+        """Have `wait` send a signal to all processes that run, and start none again.
 
-        A handler of signals may call this while a process is being started.
+        A signal handler may call this even while a process is being started.
         """
         self._is_asked_to_stop = True
         self._signals.append(number)
 
     def wait(self) -> dict[str, Ended]:
-        """How each ended, by datacenter, once all have."""
+        """Wait until every process has ended for good; how each did, by datacenter."""
         while True:
             while self._signals:
                 self._send(self._signals.pop(0))
@@ -91,7 +91,7 @@ class Children:
                 if child.starts_at is not None:
                     self._start_again_if_due(child, child.starts_at)
                 elif child.ended is None and child.process.poll() is not None:
-                    self._take_note(child)
+                    self._end_or_start_again(child)
             ended = {child.datacenter: child.ended for child in self._children if child.ended is not None}
             if len(ended) == len(self._children):
                 return ended
@@ -108,34 +108,34 @@ class Children:
         elif self._clock() >= starts_at:
             child.process, child.starts_at = _started(child.command), None
 
-    def _take_note(self, child: _Child) -> None:
-        """Decide whether a process that has ended is started again."""
+    def _end_or_start_again(self, child: _Child) -> None:
+        """Note the end of a process, or when it is started again."""
         code, output = child.process.returncode, child.process.stdout
         assert output is not None
         if code == 0:
             child.ended = Ended(code, output.read())
             return
-        # A join that joined hardly anything prints its counts all the same.
+        # With this status a join has ended and printed its counts, but it joined hardly anything.
         printed = output.read() if code == NOT_MEANT else ""
         output.close()
         pause = None
         if is_accident(code) and not self._is_asked_to_stop:
             child.accidents.append(self._clock())
             pause = pause_before_restart(child.accidents, self._clock())
-        what = f"photon: datacenter {child.datacenter} ended {in_words(code)}"
+        line = f"photon: datacenter {child.datacenter} ended {in_words(code)}"
         if pause is not None:
             child.starts_at = self._clock() + pause
-            click.echo(f"{what}: starting it again in {pause:g} s", err=True)
+            click.echo(f"{line}: starting it again in {pause:g} s", err=True)
             return
         child.ended = Ended(code, printed)
         if len(child.accidents) > RESTARTS:
-            what += f", for the {len(child.accidents)}th time: not started again"
-        click.echo(what, err=True)
+            line += f", for the {len(child.accidents)}th time: not started again"
+        click.echo(line, err=True)
 
 
 def _started(command: Sequence[str]) -> subprocess.Popen[str]:
-    # The child has a session of its own: a terminal's Ctrl-C comes to the parent and is passed on, once. A
-    # signal is held back until the child listens to it: else one that comes at its start would end it.
+    # The child has a session of its own: so a terminal's Ctrl-C reaches the parent alone, which passes it on
+    # once. The child begins with both signals blocked until it listens: else an early one would kill it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         return subprocess.Popen(
@@ -149,17 +149,17 @@ class StopSignals:
     """SIGINT and SIGTERM: the first requests a stop after the current batch, the second ends the process."""
 
     def __init__(self, parent: int | None) -> None:
-        """`parent`: the process that started this one to end with it, by the number that it gave itself."""
-        self._requested: int | None = None  # the signal that asked for it
+        """`parent`: the process that this one ends with, by the number that it passed on as its own."""
+        self._requested: int | None = None  # the first signal
         self.parent = parent
         self._listen(self._on_signal)
 
     def stop_requested(self) -> bool:
-        """Whether there was a signal, or the parent is gone."""
+        """Whether a signal came, or the parent is gone."""
         return self._requested is not None or (self.parent is not None and is_gone(self.parent))
 
     def pass_on_to(self, children: Children) -> None:
-        """Send each signal to `children` instead, also one that came before."""
+        """Pass each signal on to `children` from now on, and one that came before."""
 
         def pass_on(number: int, _frame: FrameType | None) -> None:
             children.pass_on(number)
@@ -171,13 +171,13 @@ class StopSignals:
     def _listen(self, handler: Callable[[int, FrameType | None], None]) -> None:
         for number in STOPPING:
             signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # which a parent holds back until now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # blocked by a parent, see `_started`
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._requested is not None:
             # Nothing is tidied up: the next start recovers, as after a crash. The JVM ends with its parent.
             os._exit(128 + number)
         self._requested = number
-        with suppress(OSError):  # nobody may read it; and the signal may come in the middle of another line
+        with suppress(OSError):  # standard error may be closed; a print could interrupt another print
             told = "photon: stopping after the current batch; once more to stop at once\n"
             os.write(2, f"{line_start()}{told}".encode())

@@ -1,7 +1,7 @@
 """MinIO, a store that speaks S3, for tests and trials: where it is, and how to build it.
 
 `make minio` (this module as a program) builds it with Go, once for all checkouts of a user. With `--path` it
-prints where it is. No Photon needs it that has its lake elsewhere.
+prints its path. A Photon whose lake is elsewhere needs no MinIO.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from photon.errors import UserError
 from photon.process.lifeline import bound_to_this_thread
 
 MODULE = "github.com/minio/minio"
-# RELEASE.2025-09-07T16-13-09Z, as the proxy of Go's modules has it. Those since October 2025 hold notices of
+# RELEASE.2025-09-07T16-13-09Z, by its name in Go's module proxy. Releases since October 2025 hold notices of
 # new objects back: since minio/minio#21651 their streams can't be flushed.
 VERSION = "v0.0.0-20250907161309-07c3a429bfed"
 REMEDY = "Install Go and run: make minio (four minutes, once); or put a minio on PATH."
@@ -40,7 +40,7 @@ def _built() -> Path:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build MinIO once: 1 if that fails, 0 without Go. With `--path` print where it is, or return 1."""
+    """Build MinIO once: return 1 if that fails, 0 without Go. With `--path` print its path, or return 1."""
     if "--path" in arguments:
         try:
             print(minio_command())
