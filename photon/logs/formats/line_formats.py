@@ -1,7 +1,7 @@
 """The formats whose lines name their own values: Photon's, and users' (`photon.adapters.line_format`).
 
-CSV and TSV are none of them: there a header names the values (`photon.logs.formats.dialect`). A new
-format of Photon's own is one more `LineReader` in `OWN`.
+CSV and TSV are none of them: there a header names the values (`photon.logs.formats.dialect`). CONTRIBUTING.md
+says where a new format of Photon's own is named, beside `OWN`.
 """
 
 from __future__ import annotations
