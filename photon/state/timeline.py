@@ -192,16 +192,18 @@ def read_timeline(state: Path, since_us: int = 0) -> dict[str, EpochTimeline]:
 
 
 def _without_overlaps(numbers: array[int]) -> tuple[Ints, Ints, Ints]:
-    """Cut intervals so that each byte is in one: that of the lowest start, of equal starts the earlier line.
+    """Cut intervals so that each byte is in one: that of the earliest line.
 
     A new process tells the unread bytes once more, and does not know when they came.
     """
-    intervals = np.array(numbers, np.int64).reshape(-1, 3)
-    starts, ends, after_us = intervals[np.argsort(intervals[:, 0], kind="stable")].T
-    told_until = np.maximum.accumulate(np.concatenate(([0], ends[:-1])))
-    starts = np.maximum(starts, told_until)
-    is_left = starts < ends
-    return starts[is_left], ends[is_left], after_us[is_left]
+    starts, ends, after_us = np.array(numbers, np.int64).reshape(-1, 3).T
+    bounds = np.unique(np.concatenate((starts, ends)))
+    line_of = np.full(len(bounds) - 1, -1)
+    firsts, lasts = np.searchsorted(bounds, starts), np.searchsorted(bounds, ends)
+    for line in reversed(range(len(starts))):
+        line_of[firsts[line] : lasts[line]] = line
+    is_told = line_of >= 0
+    return bounds[:-1][is_told], bounds[1:][is_told], after_us[line_of[is_told]]
 
 
 def _lines(folder: Path, since_us: int) -> Iterator[dict[str, Any]]:

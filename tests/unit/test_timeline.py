@@ -75,10 +75,10 @@ def test_nobody_knows_when_bytes_came_that_the_first_look_of_a_process_finds(tmp
 
 def test_what_an_earlier_process_has_seen_stays_known(tmp_path: Path) -> None:
     first = timeline(tmp_path)
-    look(first, {}, NOON_US)
-    look(first, files(f1=100), NOON_US + SECOND)
-    look(timeline(tmp_path, files(f1=100)), files(f1=300), NOON_US + 60 * SECOND)
-    assert came_after(tmp_path, 1, 50, 200) == [0, UNKNOWN_US]
+    for second, size in enumerate((0, 100, 200, 300)):
+        look(first, files(f1=size), NOON_US + second * SECOND)
+    look(timeline(tmp_path, files(f1=100)), files(f1=400), NOON_US + 60 * SECOND)
+    assert came_after(tmp_path, 1, 50, 150, 250, 350) == [0, 1, 2, UNKNOWN_US]
 
 
 def test_what_a_file_got_while_it_was_away_may_have_come_at_any_time(tmp_path: Path) -> None:
