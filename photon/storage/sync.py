@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from photon.process.faults import fault_point
+from photon.tokens import new_id
 
 SQLITE_SYNCHRONOUS = "FULL"  # a transaction is on disk when it returns
 UNFINISHED = ".unfinished"  # ends the name of what is not yet written to its end
@@ -42,8 +42,7 @@ def in_place_of(target: Path) -> Iterator[Path]:
 
     Each writer has a name of its own, for another may do the same. OSError removes what is there of it.
     """
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}{UNFINISHED}")
-    unfinished.unlink(missing_ok=True)
+    unfinished = target.with_name(f"{target.name}.{new_id()}{UNFINISHED}")
     try:
         yield unfinished
         unfinished.replace(target)
