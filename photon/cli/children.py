@@ -17,7 +17,7 @@ from types import FrameType
 import click
 
 from photon.cli.ending import line_start
-from photon.errors import DEFECT, NOT_MEANT
+from photon.errors import DEFECT
 from photon.process.lifeline import bound_to_this_thread, is_gone
 
 RESTARTS = 5  # in RESTARTS_WITHIN_SECONDS; a process that needs more of them is not started again
@@ -115,8 +115,8 @@ class Children:
         if code == 0:
             child.ended = Ended(code, output.read())
             return
-        # With this status a join has ended and printed its counts, but it joined hardly anything.
-        printed = output.read() if code == NOT_MEANT else ""
+        # A join prints its counts though a file is not read, or hardly anything was joined.
+        printed = "" if is_accident(code) else output.read()
         output.close()
         pause = None
         if is_accident(code) and not self._is_asked_to_stop:

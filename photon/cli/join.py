@@ -256,7 +256,8 @@ def _join_each(
     results: dict[str, Any] = {}
     ended = children.wait()
     for each in ended.values():
-        results |= json.loads(each.printed or "{}")
+        printed = json.loads(each.printed or "{}")  # of an error: its sentence
+        results |= {name: result for name, result in printed.items() if name in names}
     return results, worst_status(each.returncode for each in ended.values())
 
 
