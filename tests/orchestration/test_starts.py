@@ -172,7 +172,11 @@ def launched_once_more(dagster: Dagster, run_id: str) -> None:
 
 
 def out_of_time(dagster: Dagster, run_id: str) -> None:
-    list(execute_run_monitoring_iteration(dagster.workspace, logging.getLogger()))
+    def is_failed() -> bool:  # at a look once its second is over
+        list(execute_run_monitoring_iteration(dagster.workspace, logging.getLogger()))
+        return dagster.run(run_id).is_finished
+
+    assert soon(is_failed, PATIENCE_SECONDS)
 
 
 @pytest.mark.slow
