@@ -159,7 +159,7 @@ class DispatcherState(StateReader):
         self.put_work(work or self.folder)
 
     def note_settings(self, settings: Mapping[str, object]) -> None:
-        """Remember changed settings, none of which changes the meaning of what is stored."""
+        """Remember changed settings. Everything that is stored means the same under them."""
         with self._transaction() as db:
             put(db, "meta", [("settings", json.dumps(dict(settings)))])
 
