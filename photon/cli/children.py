@@ -112,12 +112,12 @@ class Children:
         """Note the end of a process, or when it is started again."""
         code, output = child.process.returncode, child.process.stdout
         assert output is not None
-        if code == 0:
-            child.ended = Ended(code, output.read())
-            return
         # A join prints its counts though a file is not read, or hardly anything was joined.
         printed = "" if is_accident(code) else output.read()
         output.close()
+        if code == 0:
+            child.ended = Ended(code, printed)
+            return
         pause = None
         if is_accident(code) and not self._is_asked_to_stop:
             child.accidents.append(self._clock())

@@ -124,12 +124,12 @@ def start(
     refuse_lacking_releases(pipeline, registry, watch.lakes)
     table.create(pipeline.name, datacenter)
     folder = pipeline.datacenters[datacenter].state
-    remove_abandoned(folder)
     state = DispatcherState(folder) if (folder / STATE_FILE).exists() else None
     try:
         if state is not None:
             refuse_place_of_another(f"the state {folder}", state.meta("pipeline"), pipeline, datacenter)
             refuse_other_ids(state.settings, folder, pipeline)
+            remove_abandoned(folder)
         epoch, because = _judge_state(state, table, datacenter, registry)
         anew = why_begun_anew(state, pipeline) if state is not None and epoch is not None else None
         reads_all = bool(anew) or was_begun_otherwise(folder / SET_ASIDE_FILE, pipeline)

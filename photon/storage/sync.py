@@ -40,13 +40,13 @@ def write_synced(target: Path, write: Callable[[BinaryIO], None]) -> None:
 def in_place_of(target: Path) -> Iterator[Path]:
     """Give the file to write: it takes the other one's place at the end, so that nobody finds half of it.
 
-    Each writer has a name of its own, for another may do the same. OSError removes what is there of it.
+    Each writer has a name of its own, for another may do the same. An error removes what is there of it.
     """
     unfinished = target.with_name(f"{target.name}.{new_id()}{UNFINISHED}")
     try:
         yield unfinished
         unfinished.replace(target)
-    except OSError:
+    except Exception:
         with suppress(OSError):
             unfinished.unlink()
         raise

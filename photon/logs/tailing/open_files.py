@@ -18,14 +18,13 @@ from photon.logs.discovery import FoundFile, is_text, stat_file, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.source import FileBytes, Source, end_hash, has_head, has_seen_end, written_bytes
 from photon.process.clock import MICROSECONDS
-from photon.storage.sync import sync
+from photon.storage.sync import UNFINISHED, sync
 
 MOST_HELD = 256  # files held; a process may have 1,024 open where nobody has changed that
 LINGERS_US = 60 * MICROSECONDS  # a file without a name may have a writer for so long since it grew last
 KEPT_FOLDER = "kept_logs"  # below the folder with the datacenter's work
 KEPT_US = 7 * 86_400 * MICROSECONDS  # verification reads a copy again; then it is gone like its file
 _STEP_BYTES = 2**20
-_UNFINISHED = ".unfinished"
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ class OpenFiles:
         self._doubled: set[int] = set()  # files of which `files` matches another copy, compressed or not
         self._ended: set[int] = set()  # without names, and let go when they did not grow any more
         for path in self._kept_in.glob("*"):
-            if not path.name.startswith(f"{epoch}-") or path.name.endswith(_UNFINISHED):
+            if not path.name.startswith(f"{epoch}-") or path.name.endswith(UNFINISHED):
                 with suppress(OSError):
                     path.unlink()
 
@@ -246,7 +245,7 @@ class OpenFiles:
     def _copy(self, held: _Held, copy: Path) -> None:
         """Write what the copy lacks; a new one appears as a whole."""
         is_new = not copy.exists()
-        target = copy.with_name(copy.name + _UNFINISHED) if is_new else copy
+        target = copy.with_name(copy.name + UNFINISHED) if is_new else copy
         if is_new:
             self._kept_in.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)

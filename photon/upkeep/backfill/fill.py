@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,9 @@ class Filled:
         """Findings that break a promise, and that no fill can mend."""
         return [finding for finding in self.report.violations if not finding.cases]
 
-    @property
+    @cached_property
     def left_by_day(self) -> Counter[str]:
-        """Cases of the last verification by UTC day, whoever has to act."""
+        """Count the cases of the last verification by UTC day, those of other datacenters too."""
         cases = (case for finding in self.report.findings for case in finding.cases)
         return Counter(str(day_of(case.time_us)) for case in cases if case.time_us is not None)
 
