@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from tests.e2e.photon_process import joined_rows, photon_json
 from tests.e2e.real_logs import FOREIGN_FILE, PRIMARY_FILE, RealLogs, write_pipeline
@@ -46,12 +47,14 @@ def expected(
 ) -> tuple[pa.Table, int, int]:
     """The rows by the rule; how many of them had several to choose from; primaries with another one's id."""
     database.sql("create macro us(time) as (time::decimal(20, 6) * 1000000)::bigint")
-    # The digest of its line settles which of several at one time joins.
-    database.sql(
-        "create table digests as select split_part(line, ',', 1) as seq, hash(line) as digest "
+    # The digest of its line (XXH3) settles which of several at one time joins.
+    lines = database.sql(
+        "select split_part(line, ',', 1) as seq, line "
         f"from read_csv('{folder}/logs/east/ssl/*.csv', columns = {{line: 'varchar'}}, delim = '\x01', "
         "quote = '', escape = '', header = true)"
-    )
+    ).to_arrow_table()
+    digest = pa.array([xxh3_64_intdigest(line) for line in lines["line"].to_pylist()], pa.uint64())
+    database.register("digests", lines.append_column("digest", digest))
     database.sql(
         f"""
         create table nearest as
