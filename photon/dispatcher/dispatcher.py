@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,6 @@ from photon.dispatcher.retrying import StoppedWaiting
 from photon.dispatcher.taking_orders import OrderTaking
 from photon.join.messages import NoWorkerStarts, RunnerDied
 from photon.logs.announcements import Announcements
-from photon.logs.files import Side
 from photon.logs.source import LogsUnavailable
 from photon.logs.tailing.open_files import OpenFiles
 from photon.process.clock import MICROSECONDS
@@ -203,7 +201,7 @@ class Dispatcher:
         if plan is not None:
             self._idle_since_us = None
             self._had_order = self._had_order and plan.requeue_id is not None
-            is_behind = self._left_bytes(plan.advances) > self.pipeline.limits.line_bytes
+            is_behind = self._unread_bytes() > self.pipeline.limits.line_bytes
             BatchExecution(self.tools, plan, self.reader).run()
             is_live = mode == "stop" or idle_seconds > 0
             if is_live and not (is_behind or self.state.count_requeued()):
@@ -226,10 +224,9 @@ class Dispatcher:
         self._news.rest(self.clock, rest_of(took_seconds, poll_seconds, self.reader.due_in_seconds))
         return False
 
-    def _left_bytes(self, behind: Sequence[Advance]) -> int:
-        """How much of the logs is left behind these advances; a line that has no end yet is."""
-        sides: tuple[Side, ...] = ("primary", "foreign")
-        return sum(sum(self.reader.backlog_after(side, behind).values()) for side in sides)
+    def _unread_bytes(self) -> int:
+        """How much of the logs no batch has read, of both sides; lines that have no end yet are in it."""
+        return sum(sum(backlog.values()) for backlog in self.reader.backlog_bytes.values())
 
     def _look(self, now_us: int, final: bool, whole: bool = False) -> None:
         """See what has grown. LogsUnavailable."""

@@ -19,7 +19,7 @@ from photon.logs.discovery import Scan
 from photon.logs.files import TrackedFile
 from photon.logs.folders import LocalWatch
 from photon.process.clock import MICROSECONDS
-from tests.simulation.ahead_stories import SMALL_BATCHES, many_events
+from tests.simulation.ahead_stories import QUERIES, SMALL_BATCHES, many_events
 from tests.simulation.world import World
 
 SECONDS = 20
@@ -56,10 +56,10 @@ class SlowRunner(LocalRunner):
     def __init__(self, world: World, seconds: float) -> None:
         super().__init__(world.clock)
         self._manual, self._seconds = world.clock, seconds
-        self.batches = 0
+        self.began_us = list[int]()
 
     def run(self, batch: BatchTasks) -> list[TaskOutcome]:
-        self.batches += 1
+        self.began_us.append(self._manual.elapsed_us())
         self._manual.advance(self._seconds)
         return super().run(batch)
 
@@ -79,8 +79,8 @@ def test_live_lines_gather_for_as_long_as_the_batch_before_took(
         return world.clock.now_us() >= ends_us
 
     world.join(mode="stop", callbacks=Callbacks(write_and_end), runner=runner)
-    assert runner.batches == pytest.approx(SECONDS / period_seconds, abs=1)
-    assert len(ids) <= runner.batches + 3, "a look that only finds out that it is to rest is needless"
+    assert len(runner.began_us) == pytest.approx(SECONDS / period_seconds, abs=1)
+    assert len(ids) <= len(runner.began_us) + 3, "a look that only finds out that it is to rest is needless"
 
 
 def test_a_one_shot_join_rests_between_no_batches(tmp_path: Path) -> None:
@@ -88,8 +88,25 @@ def test_a_one_shot_join_rests_between_no_batches(tmp_path: Path) -> None:
     runner, began_us = SlowRunner(world, 0.25), world.clock.elapsed_us()
     many_events(world)
     world.join(mode="complete", runner=runner)
-    assert runner.batches > 3
-    assert world.clock.elapsed_us() - began_us == runner.batches * 250_000
+    assert len(runner.began_us) > 3
+    assert world.clock.elapsed_us() - began_us == len(runner.began_us) * 250_000
+
+
+def test_a_batch_that_ends_a_backlog_is_followed_at_once(tmp_path: Path) -> None:
+    """Only live lines have to gather. Broken variant: a rest behind each batch that left nothing unread."""
+    world = World(tmp_path, more="limits: {line: 1KiB}")
+    runner, ids = SlowRunner(world, 0.25), many_events(world)
+
+    def write_and_end() -> bool:
+        if len(runner.began_us) == 1 and len(ids) == QUERIES:
+            ids.append("late")
+            world.events("late")
+        return len(runner.began_us) == 2
+
+    world.join(mode="stop", callbacks=Callbacks(write_and_end), runner=runner)
+    assert world.joined_ids() == sorted(ids)
+    first_us, second_us = runner.began_us
+    assert second_us - first_us == 250_000
 
 
 def list_in_turn(world: World, patch: pytest.MonkeyPatch, most_looks: int) -> None:
