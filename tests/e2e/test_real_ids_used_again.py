@@ -53,7 +53,7 @@ def expected(
         f"from read_csv('{folder}/logs/east/ssl/*.csv', columns = {{line: 'varchar'}}, delim = '\x01', "
         "quote = '', escape = '', header = true)"
     ).to_arrow_table()
-    digest = pa.array([xxh3_64_intdigest(line) for line in lines["line"].to_pylist()], pa.uint64())
+    digest = pa.array([xxh3_64_intdigest(line.encode()) for line in lines["line"].to_pylist()], pa.uint64())
     database.register("digests", lines.append_column("digest", digest))
     database.sql(
         f"""
