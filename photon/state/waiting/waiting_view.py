@@ -276,16 +276,6 @@ class WaitingView:
                     found[record.occurrence] = record.status == "unjoinable"
         return found
 
-    def event_times(self) -> tuple[list[Rows], list[Rows]]:
-        """The event times of the records that wait, and of those that were given up. WaitingDamaged."""
-        waiting, given_up = [], []
-        for listed in self._listed.values():
-            times = segments.read_event_times(self.folder, listed.info.name)
-            is_given_up = (listed.index.reasons == UNJOINABLE) & (listed.states == State.OPEN)
-            waiting.append(times[(listed.states != State.GONE) & ~is_given_up])
-            given_up.append(times[is_given_up])
-        return waiting, given_up
-
     # -- segments
 
     @property

@@ -42,14 +42,16 @@ def day_of(time_us: int) -> date:
 def counts_by_day(pipeline: Pipeline, datacenter: str, window: Window) -> dict[date, DayCounts]:
     """The counts of each day of a window, from tables and state. LakeUnavailable, StateUnavailable."""
     place = pipeline.datacenters[datacenter]
+    waiting, pending = pa.array([], pa.string()), np.empty(0, np.int64)
     with open_view(place.state) as state:
-        pending, given_up = ([], []) if state is None else state.waiting.event_times()
+        if state is not None:
+            records, pending = state.waiting.events(), state.waiting.event_times_us()
+            waiting = records.filter(pc.invert(records["given_up"]))["event_id"].combine_chunks()
     rows = _by_day(_event_times(place.lake, "joined_events", "_event_time", window), window)
-    unjoined = _times_without_row(place.lake, "unjoined", window)
     counts = {
-        "pending": _by_day(pending, window),
-        "unjoinable": _by_day([unjoined, *given_up], window),
-        "too_old": _by_day([_times_without_row(place.lake, "too_old", window)], window),
+        "pending": _by_day([pending], window),
+        "unjoinable": _by_day([_times_without_row(place.lake, "unjoined", waiting, window)], window),
+        "too_old": _by_day([_times_without_row(place.lake, "too_old", waiting, window)], window),
     }
     return {
         day: DayCounts(rows[day], **{name: by_day[day] for name, by_day in counts.items()})
@@ -73,19 +75,22 @@ def _event_times(lake: Location, name: TableName, time: str, window: Window) -> 
         yield batch[time].cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-def _times_without_row(lake: Location, name: TableName, window: Window) -> Times:
-    """The event times of a side table's records, but for events that were joined since and have a row."""
-    batches = list(_batches(lake, name, ["event_id", "event_time"], "event_time", window))
+def _times_without_row(lake: Location, name: TableName, waiting: pa.Array, window: Window) -> Times:
+    """The event times of a side table's records, but for events that wait again or have a row since."""
+    batches = list(_batches(lake, name, ["event_id", "event_time", "_epoch"], "event_time", window))
     if not batches:
         return np.empty(0, np.int64)
     records = pa.Table.from_batches(batches)
+    records = records.set_column(2, "_epoch", records["_epoch"].cast(pa.int64()))
+    latest = records.group_by("event_id").aggregate([("_epoch", "max")])  # a new epoch reads all logs again
+    records = records.join(latest, "event_id").filter(pc.field("_epoch") == pc.field("_epoch_max"))
     ids = records["event_id"].cast(pa.string())
     joined = [
         pc.unique(pc.filter(found, pc.is_in(found, value_set=ids.combine_chunks())))
         for batch in _batches(lake, "joined_events", ["_event_id", "_event_time"], "_event_time", window)
         for found in [batch["_event_id"].cast(pa.string())]
     ]
-    has_row = pc.is_in(ids, value_set=pa.concat_arrays([pa.array([], pa.string()), *joined]))
+    has_row = pc.is_in(ids, value_set=pa.concat_arrays([waiting, *joined]))
     left = records.filter(pc.invert(has_row))
     times: Times = left["event_time"].cast(pa.int64()).to_numpy()
     return times
