@@ -36,16 +36,24 @@ def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
 def test_an_endpoint_that_denies_is_left_alone_and_that_is_said_once_an_hour() -> None:
     clock = ManualClock()
     health = Health(3, clock)
-    heard = [health.news_of(1, DENIED)]
+    heard = [health.news_of(1, DENIED, is_write=True)]
     assert not health.lets_pass(1)
     for _ in range(60):  # a probe may read, and a write is denied again
         clock.advance(1)
         assert health.take_probe(1)
-        heard += [health.news_of(1, "an answer"), health.news_of(1, DENIED)]
-    assert [news for news in heard if news] == ["denies", "is_back"]
+        heard += [health.news_of(1, "an answer"), health.news_of(1, DENIED, is_write=True)]
+    assert [news for news in heard if news] == ["denies"]
     clock.advance(3600)
-    health.news_of(1, "an answer")
-    assert [health.news_of(1, DENIED), health.news_of(1, "an answer")] == ["denies", "is_back"]
+    assert health.news_of(1, DENIED, is_write=True) == "denies"
+
+
+def test_an_endpoint_that_denied_a_write_is_back_once_it_answers_one_and_may_deny_at_once_again() -> None:
+    health = Health(3, ManualClock())
+    heard = [
+        health.news_of(1, reply, is_write)
+        for reply, is_write in [(DENIED, True), ("read", False), ("written", True), (DENIED, True)]
+    ]
+    assert heard == ["denies", None, "is_back", "denies"]
 
 
 def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:

@@ -140,7 +140,7 @@ class Stores:
         def heard(index: int, reply: R | NoReply, seconds: float) -> None:
             slot = parts[index][0]
             if self._active.stores[slot] is active.stores[slot]:
-                self.health.heard(slot, reply)
+                self.health.heard(slot, reply, is_write)
                 self.health.measure(slot, reply, seconds)
                 if slots is None and not isinstance(reply, NoReply):
                     self.health.took(slot, seconds)

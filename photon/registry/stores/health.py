@@ -23,7 +23,8 @@ from photon.registry.stores.decisions import majority
 
 PAUSE_US = MICROSECONDS  # a probe a second costs nothing, and an endpoint that is back is soon asked again
 SAID_AFTER_SECONDS = 5.0  # a shorter silence is a hiccup, as of a busy server: no person need act
-# Credentials that may read but not write pass each probe and are denied again: that is no news every second.
+# Credentials that may read but not write pass each probe and are denied again: that is no news every second,
+# and no answer to a read tells that they may write by now.
 REMIND_SECONDS = 3600.0
 # An endpoint is slow if it takes over three times as long as a majority. An offer that waits for it takes its
 # time and once a majority's; an offer without it takes four times a majority's.
@@ -59,6 +60,7 @@ class _Endpoint:
     silent_since_us: int = 0
     failing_since_us: int | None = None  # when it began to answer with errors only
     denied_said_us: int | None = None
+    denies_writes: bool = False  # it denied one, and has answered none since
     said: News | None = None  # the latest news since it last answered
     took_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
     usual_seconds: float = 0.0  # the median of `took_seconds`; 0: it has none yet
@@ -117,15 +119,15 @@ class Health:
             one.probe_at_us = now_us + PAUSE_US
             return True
 
-    def heard(self, slot: int, reply: object) -> None:
+    def heard(self, slot: int, reply: object, is_write: bool = False) -> None:
         """Note the reply to one request, and log what is new about the endpoint."""
-        news = self.news_of(slot, reply)
+        news = self.news_of(slot, reply, is_write)
         if news is not None:
             level, words = _TOLD[news]
             reason = reply.reason if isinstance(reply, NoReply) else ""
             log.log(level, "endpoint %d of the registry %s", slot + 1, words.format(reason))
 
-    def news_of(self, slot: int, reply: object) -> News | None:
+    def news_of(self, slot: int, reply: object, is_write: bool = False) -> News | None:
         """Note the reply to one request, and return what is new about the endpoint, if anything."""
         kind = reply.kind if isinstance(reply, NoReply) else None
         if kind == "not_asked":
@@ -136,16 +138,22 @@ class Health:
                 return self._failed(one, now_us)
             one.failing_since_us = None
             if kind == "denied":
+                one.denies_writes |= is_write
                 return self._denied(one, now_us)
             if kind == "unreachable":
                 return self._silent(one, now_us)
-            said, one.said, one.probe_at_us = one.said, None, None
+            one.probe_at_us = None
+            if is_write and kind is None:
+                one.denies_writes, one.denied_said_us = False, None
+            if one.denies_writes:
+                return None
+            said, one.said = one.said, None
             return None if said is None else "goes_on" if said == "missed" else "is_back"
 
     def _silent(self, one: _Endpoint, now_us: int) -> News | None:
         if one.probe_at_us is None:
             one.leave_alone(now_us, now_us)
-            one.said = "missed"
+            one.said, one.denied_said_us = "missed", None  # a denial is news again
             return "missed"
         lasts = now_us - one.silent_since_us >= SAID_AFTER_SECONDS * MICROSECONDS
         return one.say_once("is_silent") if lasts else None
