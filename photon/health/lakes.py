@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from photon.dispatcher.recovery.distant_lakes import DistantLakes
 from photon.dispatcher.recovery.second_rows import second_rows_noted
 from photon.dispatcher.refusals import PlaceTaken, refuse_place_of_another
 from photon.errors import UserError
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
     from photon.storage.tables import OutputTable
 
-ANSWERS_WITHIN = timedelta(seconds=2)  # `photon status` waits as long for each datacenter by default
+ANSWERS_WITHIN_SECONDS = 2.0  # `photon status` waits as long for each datacenter by default
 STANDS_SECONDS = 60.0  # the next look takes an answer that came late, to a question that is no older
 MOST_TABLES = 64  # tables that stay open between looks, since the live page looks every two seconds
 MOST_COMMITS = 20_000  # in a table's log; compaction leaves an eighth, and so many cost each batch 60 ms
@@ -71,7 +69,7 @@ def look_at_tables(
         return replace(found, completed=completed, full=without_room(lake))
 
     try:
-        return _looks_at(lake).answer(question, ANSWERS_WITHIN.total_seconds())
+        return _looks_at(lake).answer(question, ANSWERS_WITHIN_SECONDS)
     except NotInTime as error:
         return Tables((_with_remedy(f"the lake of datacenter {datacenter}, {lake}, gives {error}", lake),))
     except (UserError, OSError) as error:
@@ -157,6 +155,11 @@ def _looks_at(lake: Location) -> Repeated[Tables]:
 
 
 @lru_cache(MOST_TABLES)
+def _second_rows_beside(state: Path) -> Repeated[list[str]]:
+    return Repeated(STANDS_SECONDS)
+
+
+@lru_cache(MOST_TABLES)
 def _table(lake: Location, name: TableName, log_folder: tuple[int, int] | None) -> OutputTable:
     """A table that stays open for the next look: opening it reads all commits since a checkpoint.
 
@@ -195,11 +198,12 @@ def _lost_files(folder: Path, handle: DeltaTable) -> list[str]:
 
 def second_rows(pipeline: Pipeline, datacenter: str) -> str:
     """Say that second rows, which a join or a refill has noted, are still there; empty: none is."""
-    noted = second_rows_noted(pipeline.datacenters[datacenter].state)
-    if not noted:
+    state = pipeline.datacenters[datacenter].state
+    if not (noted := second_rows_noted(state)):
         return ""
     try:
-        there = DistantLakes(ANSWERS_WITHIN).ask(datacenter, partial(_second_rows, pipeline, noted))
+        ask = partial(_second_rows, pipeline, noted)
+        there = _second_rows_beside(state).answer(ask, ANSWERS_WITHIN_SECONDS)
     except (UserError, OSError):
         return ""  # `look_at_tables` tells that the lake can't be read
     if not there:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import ItemsView
 from datetime import timedelta
 
 import pytest
 
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
+from photon.dispatcher.recovery.second_rows import note_second_rows
+from photon.health import lakes as lakes_module
+from photon.health.lakes import second_rows
+from photon.pipeline.file import Pipeline
+from photon.pipeline.sections import Datacenter
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import CommitConflict
 from tests.e2e.process_marks import soon
@@ -43,3 +49,24 @@ def test_what_a_lake_refuses_is_told_as_it_is() -> None:
 
     with pytest.raises(CommitConflict, match="just written"):
         DistantLakes(timedelta(seconds=10)).ask("west", refuse)
+
+
+def test_however_often_second_rows_are_looked_for_beside_a_lake_that_hangs_one_thread_waits(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes_module, "ANSWERS_WITHIN_SECONDS", 0.01)
+    thawed, asked = threading.Event(), list[str]()
+
+    class Hanging(dict[str, Datacenter]):
+        def items(self) -> ItemsView[str, Datacenter]:  # type: ignore[override]
+            asked.append("lakes")
+            thawed.wait()
+            return super().items()
+
+    name, place = next(iter(pipeline.datacenters.items()))
+    place.state.mkdir(parents=True)
+    note_second_rows(place.state, {"a": "b"})
+    beside = pipeline.model_copy(update={"datacenters": Hanging(pipeline.datacenters)})
+    assert [second_rows(beside, name) for _ in range(3)] == ["", "", ""]
+    thawed.set()
+    assert asked == ["lakes"]
