@@ -18,9 +18,11 @@ import pytest
 from photon.registry.stores.copies import Done, Insert, NoReply
 from photon.registry.stores.sqlite import lock
 from photon.registry.stores.sqlite.file import RegistryFile
+from photon.registry.stores.sqlite.problems import NoAnswer
 from photon.registry.stores.sqlite.store import SqliteStore
 from tests.contract.sqlite_stores import AT, at, in_a_process, kind_of, store_in, value_at
 from tests.e2e.small_disk import SmallDisk
+from tests.support.without_privileges import reading_as_others_do
 
 
 @pytest.fixture
@@ -69,7 +71,10 @@ def test_a_disk_that_can_not_be_written_denies_writes_and_answers(
         assert value_at(store, 0) == b"mine"
         denied = store.insert(Insert(at(1), b"mine"))
         assert kind_of(denied) == "denied"
-        assert "(its disk is mounted read-only)" in denied.reason  # type: ignore[union-attr]
+        assert "read-only: mount it so that it can be written)" in denied.reason  # type: ignore[union-attr]
+        unmade = RegistryFile(folder / "unmade")
+        with pytest.raises(NoAnswer, match="is mounted read-only: mount it"):
+            unmade.make(1.0)
     finally:
         small_disk.write_protect(False)
     assert store.insert(Insert(at(1), b"mine")) == Done()
@@ -110,6 +115,22 @@ def test_the_file_of_another_user_is_denied_with_its_owner_and_mode(tmp_path_fac
         shutil.rmtree(top)
     assert kind == "denied"
     assert f"({top / 'registry'} belongs to root, mode 0700" in reason
+
+
+@pytest.mark.parametrize("closed", ["registry", "."])
+def test_a_folder_that_may_not_be_entered_is_named_with_the_command_that_opens_it(
+    folder: Path, closed: str
+) -> None:
+    store = store_in(folder)
+    shut = (folder.parent / closed).resolve()
+    shut.chmod(0o600)
+    try:
+        with reading_as_others_do():
+            denied = store.get(AT)
+    finally:
+        shut.chmod(0o700)
+    assert kind_of(denied) == "denied"
+    assert f"mode 0600; run: chmod u+rwX {shut})" in denied.reason  # type: ignore[union-attr]
 
 
 # -- forks

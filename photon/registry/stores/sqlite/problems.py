@@ -8,7 +8,6 @@ import pwd
 import shlex
 import sqlite3
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 from photon.registry.stores.copies import NoReply, NoReplyKind
@@ -43,8 +42,9 @@ def of_error(path: Path, error: sqlite3.Error) -> NoReply:
             f" {_LOST}",
             "unreachable",
         )
-    if code in _DENIED or (code == sqlite3.SQLITE_CANTOPEN and not _may_use(path)):
-        return NoReply(f"{told}{_owner_of(path)}", "denied")
+    why = _why_denied(path)
+    if code in _DENIED or (code == sqlite3.SQLITE_CANTOPEN and why):
+        return NoReply(f"{told}{why}", "denied")
     if code == sqlite3.SQLITE_CANTOPEN:
         return NoReply(told, "unreachable")
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
@@ -74,7 +74,7 @@ def another_user(path: Path, error: OSError) -> NoReply:
     """Why the system refuses the file or its folder: often they are another user's."""
     is_denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
     kind: NoReplyKind = "denied" if is_denied else "unreachable"
-    return NoReply(f"{error.filename or path}: {error.strerror}{_owner_of(path)}", kind)
+    return NoReply(f"{error.filename or path}: {error.strerror}{_why_denied(path)}", kind)
 
 
 def gone(path: Path) -> NoReply:
@@ -119,23 +119,24 @@ def old_server(folder: Path) -> NoReply | None:
     )
 
 
-def _owner_of(path: Path) -> str:
-    """Tell why this user can't write: a read-only disk, or the owner and mode of the file or its folder."""
-    with suppress(OSError):
-        if os.statvfs(path).f_flag & os.ST_RDONLY:
-            return " (its disk is mounted read-only)"
-    for each in (path, path.parent):
-        owner_and_mode = _owner_and_mode(each)
-        if owner_and_mode is not None and not os.access(each, os.R_OK | os.W_OK):
-            return f" ({each} {owner_and_mode}; run as that user, or name `endpoints` for several)"
+def _why_denied(path: Path) -> str:
+    """Tell what keeps this user out, with the remedy; empty: nothing does. What is within may be hidden."""
+    needed = os.R_OK | os.W_OK  # of the file and its folder, or of the innermost folder in sight
+    for each in (path, *path.parents):
+        try:
+            found, is_protected = os.stat(each), os.statvfs(each).f_flag & os.ST_RDONLY
+        except OSError:
+            continue
+        if needed and is_protected:
+            return f" (the disk of {each} is mounted read-only: mount it so that it can be written)"
+        is_folder = stat.S_ISDIR(found.st_mode)
+        if not os.access(each, needed | os.X_OK if is_folder else needed, effective_ids=True):
+            return f" ({each} {_owner_and_mode(found)}; {_remedy(each, found)})"
+        needed = 0 if is_folder else needed
     return ""
 
 
-def _owner_and_mode(path: Path) -> str | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
+def _owner_and_mode(found: os.stat_result) -> str:
     try:
         owner = pwd.getpwuid(found.st_uid).pw_name
     except KeyError:
@@ -143,5 +144,7 @@ def _owner_and_mode(path: Path) -> str | None:
     return f"belongs to {owner}, mode {stat.S_IMODE(found.st_mode):04o}"
 
 
-def _may_use(path: Path) -> bool:
-    return os.access(path.parent, os.W_OK | os.X_OK) and os.access(path, os.R_OK | os.W_OK)
+def _remedy(path: Path, found: os.stat_result) -> str:
+    if found.st_uid == os.geteuid():
+        return f"run: chmod u+rwX {shlex.quote(str(path))}"
+    return "run as that user, or name `endpoints` for several"
