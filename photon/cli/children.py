@@ -118,18 +118,17 @@ class Children:
         if code == 0:
             child.ended = Ended(code, printed)
             return
-        pause = None
-        if is_accident(code) and not self._is_asked_to_stop:
-            child.accidents.append(self._clock())
-            pause = pause_before_restart(child.accidents, self._clock())
         line = f"photon: datacenter {child.datacenter} ended {in_words(code)}"
-        if pause is not None:
-            child.starts_at = self._clock() + pause
-            click.echo(f"{line}: starting it again in {pause:g} s", err=True)
-            return
+        if is_accident(code) and not self._is_asked_to_stop:
+            now = self._clock()
+            child.accidents = [*child.accidents[-RESTARTS:], now]
+            if (pause := pause_before_restart(child.accidents, now)) is not None:
+                child.starts_at = now + pause
+                click.echo(f"{line}: starting it again in {pause:g} s", err=True)
+                return
+            minutes = RESTARTS_WITHIN_SECONDS / 60
+            line += f", for the {RESTARTS + 1}th time within {minutes:g} minutes: not started again"
         child.ended = Ended(code, printed)
-        if len(child.accidents) > RESTARTS:
-            line += f", for the {len(child.accidents)}th time: not started again"
         click.echo(line, err=True)
 
 

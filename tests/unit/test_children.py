@@ -97,7 +97,25 @@ def test_a_process_that_is_killed_again_and_again_stays_down(capfd: pytest.Captu
     assert Children({"east": python(DIES)}).wait() == {"east": Ended(-signal.SIGKILL, "")}
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == RESTARTS + 1
-    assert lines[-1] == "photon: datacenter east ended by SIGKILL, for the 6th time: not started again"
+    assert lines[-1] == (
+        "photon: datacenter east ended by SIGKILL, for the 6th time within 10 minutes: not started again"
+    )
+
+
+def test_accidents_of_long_ago_are_not_among_those_that_are_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    starts = tmp_path / "starts"
+
+    def clock() -> float:
+        is_later = starts.exists() and len(starts.read_text()) > 2
+        return time.monotonic() + RESTARTS_WITHIN_SECONDS * is_later
+
+    note = f"import sys\nwith open(sys.argv[1], 'a') as file: file.write('x')\n{DIES}"
+    Children({"east": python(note, starts)}, clock).wait()
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2 + RESTARTS + 1
+    assert "for the 6th time within 10 minutes: not started again" in lines[-1]
 
 
 def test_a_process_that_ends_for_a_reason_is_left_at_that(capfd: pytest.CaptureFixture[str]) -> None:
