@@ -65,12 +65,14 @@ def acknowledge(pipeline_file: Path, datacenter: str, rows: bool, dry_run: bool,
 
 
 def _acknowledge_rows(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bool) -> None:
-    with opened(pipeline_file, asks_registry=True) as pipeline:
+    with opened(pipeline_file) as pipeline:
+        from photon.dispatcher.shift.people import ask_first
         from photon.registry.opening import open_reader
         from photon.upkeep.acknowledged_rows import plan_acknowledgement_of_rows
         from photon.upkeep.plans import carry_out
 
         chosen(pipeline, datacenter)
+        ask_first(pipeline)
         done = carry_out(
             lambda: plan_acknowledgement_of_rows(pipeline, open_reader(pipeline), datacenter), dry_run
         )

@@ -53,8 +53,8 @@ def backfill(
     of the days again from its own two records, with the adapter of today, and replaces those that differ; one
     that can't be made again stays and is told. Killed and started again, it goes on.
     """
-    with opened(pipeline_file, asks_registry=True) as pipeline:
-        from photon.dispatcher.shift.people import decisions_of
+    with opened(pipeline_file) as pipeline:
+        from photon.dispatcher.shift.people import ask_first, decisions_of
         from photon.errors import WrongUsage
         from photon.verification.days import window_of
 
@@ -64,6 +64,7 @@ def backfill(
             raise WrongUsage("of which days? give --day 2026-01-31, or --from and --to")
         if wait and not fill:
             raise WrongUsage("--wait is of a fill: a rebuild orders nothing, and ends when its rows are made")
+        ask_first(pipeline)
         decisions_of(pipeline)  # refuses a file that lacks a datacenter
         with showing_progress() as say:
             from jobs import backfill as program  # which needs Spark

@@ -49,12 +49,14 @@ def resume(pipeline_file: Path, datacenter: str, as_json: bool) -> None:
 
 
 def _hold(pipeline_file: Path, datacenter: str, is_held: bool, says: str, as_json: bool) -> None:
-    with opened(pipeline_file, asks_registry=True) as pipeline:
+    with opened(pipeline_file) as pipeline:
         from photon.cli.output import chosen
+        from photon.dispatcher.shift.people import ask_first
         from photon.upkeep.hold import plan_hold
         from photon.upkeep.plans import carry_out
 
         chosen(pipeline, datacenter)
+        ask_first(pipeline)
         on_hold = carry_out(lambda: plan_hold(pipeline, datacenter, is_held))
         if not is_held:
             from photon.state.starting import what_starts

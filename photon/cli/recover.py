@@ -53,14 +53,15 @@ def recover(
     within a moment, one that is stopped at its next start. You may run it again, and while joins go on. With
     --event or --day it still verifies everything, but orders only what is missing of that event or day.
     """
-    with opened(pipeline_file, asks_registry=True) as pipeline:
+    with opened(pipeline_file) as pipeline:
+        from photon.dispatcher.shift.people import ask_first
         from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
         from photon.upkeep.plans import carry_out
         from photon.upkeep.recovery import RecoveryPlan, of_event, recovery_sentences
         from photon.verification.case_pages import remove_pages
         from photon.verification.days import window_of
 
-        names, retired = _acting(pipeline, chosen(pipeline, datacenter))
+        names, window = chosen(pipeline, datacenter), window_of(day, None, None)
         if reason and not dead_letters:
             raise WrongUsage("--reason needs --dead-letters: nothing else has a reason")
         if recorded and dead_letters:
@@ -69,13 +70,15 @@ def recover(
             raise WrongUsage("--dead-letters with --event or --day: leave one out; --reason chooses letters")
         if recorded and day:
             raise WrongUsage("--recorded and --day: a stored report has no times; leave one out")
+        ask_first(pipeline)
+        names, retired = _acting(pipeline, names)
         if dead_letters:
             done = {
                 name: carry_out(partial(plan_recovery_of_letters, pipeline, name, reason), dry_run)
                 for name in names
             }
         else:
-            reports = _reports(pipeline, names, recorded, window_of(day, None, None))
+            reports = _reports(pipeline, names, recorded, window)
             wanted = of_event(pipeline, reports, event_id) if event_id else reports
             done = carry_out(lambda: RecoveryPlan(pipeline, wanted), dry_run)
             if dry_run and not recorded:

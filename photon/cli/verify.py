@@ -61,13 +61,15 @@ def verify(
     what its logs do not. 3 if a datacenter's state or a data file of a table can't be read, so that nothing
     of it is verified.
     """
-    with opened(pipeline_file, asks_registry=True) as pipeline:
+    with opened(pipeline_file) as pipeline:
+        from photon.dispatcher.shift.people import ask_first
         from photon.errors import WrongUsage
         from photon.verification.days import window_of
 
         names, window = chosen(pipeline, datacenter), window_of(day, first, last)
         if window is not None and record:
             raise WrongUsage("--record stores reports of all times: leave out --day, --from and --to")
+        ask_first(pipeline)
         if window is None:
             report, more, told = _of_all_times(pipeline, names, record, anew)
         else:

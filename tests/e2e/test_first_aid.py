@@ -119,6 +119,25 @@ def test_commands_that_need_no_registry_answer_beside_one_that_hangs(
     assert (done.exit_code, "join" in done.stdout) == (0, True), done.output
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "recover --reason broken",
+        "recover --day 2026-1-1",
+        "verify --record --day 2026-01-31",
+        "backfill -d east --fill --from 2026-01-31",
+        "hold north",
+        "acknowledge north --rows",
+    ],
+)
+def test_what_is_wrong_in_a_command_is_told_beside_a_registry_that_hangs(
+    beside_silence: tuple[Path, str], words: str
+) -> None:
+    file, _ = beside_silence
+    command, *options = words.split()
+    assert here(command, file, *options).exit_code == 2
+
+
 def test_a_join_says_soon_what_it_waits_for(beside_silence: tuple[Path, str]) -> None:
     file, url = beside_silence
     with running("join", file, "--engine", "local") as process:
