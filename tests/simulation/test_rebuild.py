@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from photon.process.faults import BACKFILL_FAULT_POINTS
+from photon.upkeep.backfill import places_today
 from photon.upkeep.backfill.messages import Remade
 from photon.upkeep.backfill.progress import BackfillRunning, only_one
 from photon.upkeep.backfill.rebuild import FILE_SECONDS, CannotRebuild
@@ -265,6 +266,18 @@ def test_a_row_of_an_earlier_epoch_whose_record_is_in_no_log_stays_and_is_told(t
     done = rebuild(world)
     assert (done.tally.replaced, done.tally.kept) == (1, {"earlier epoch": 1})
     assert by_id(world)["c1"]["primary_text"] == before["c1"]["primary_text"]
+
+
+def test_rows_whose_files_would_take_too_long_to_be_found_stay_and_are_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places_today, "MOST_READ", 1)
+    world = two_files_in_another_order(tmp_path)
+    set_adapter(world, "loud_many", LOUD)
+    done = rebuild(world)
+    assert done.tally.replaced == 1, "the file of most records is found in any case"
+    assert done.tally.kept == {"too many log files: rebuild fewer hours at once": 1}
+    assert sum("too many" in one.why for one in done.examples) == 1
 
 
 # -- beside live joins

@@ -27,8 +27,13 @@ TABLE: TableName = "joined_events"
 REMOVED: ReportTable = "removed_rows"
 # Why a row goes, and why one stays though it can't be made again.
 Gone = Literal["filtered", "skipped", "second row", "altered id"]
-Kept = Literal["foreign record gone", "primary record gone", "adapter fails", "earlier epoch"]
-KEPT: tuple[Kept, ...] = ("foreign record gone", "primary record gone", "adapter fails", "earlier epoch")
+Kept = Literal[
+    "foreign record gone",
+    "primary record gone",
+    "adapter fails",
+    "earlier epoch",
+    "too many log files: rebuild fewer hours at once",
+]
 MOST_EXAMPLES = 10  # rows of one piece that can't be made again
 IDENTITY = ("_datacenter", "_epoch", "_batch", "_plan", "_occurrence", "_primary_occurrence", "_event_id")
 REMOVED_COLUMNS = pa.schema(

@@ -23,7 +23,9 @@ from photon.logs.files import Side
 from photon.logs.formats.times import parse_event_times, style_of, time_texts
 from photon.upkeep.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are
 
-MOST_READ = 200_000  # lines read at most to find a piece's files: a second or two for 100,000
+# Lines that are read to find a piece's files, and those of one file more: a second or two for 100,000.
+MOST_READ = 1_000_000
+NOT_LOOKED_FOR = -2  # in place of a file's number
 ROWS_TRIED = 3  # of each file: the records of some may be gone
 
 
@@ -52,15 +54,18 @@ def todays_numbers(
     copy: LogCopy,
     side: Side,
 ) -> Ints:
-    """The number of each record's file in this epoch; -1: none or several have it, or too much to read."""
+    """The number of each record's file in this epoch; -1: none or several have it.
+
+    The files of most records come first. NOT_LOOKED_FOR: those of the others took too much to read.
+    """
     candidates = np.array(sorted(n for n, each in copy.files.items() if each.file.side == side), np.int64)
-    found = np.full(len(numbers), -1)
+    found = np.full(len(numbers), NOT_LOOKED_FOR)
     lines_left = MOST_READ
-    for group in _groups(epochs, numbers):
+    for group in sorted(_groups(epochs, numbers), key=len, reverse=True):
+        if lines_left <= 0:
+            break
         tried = group[np.unique(np.linspace(0, len(group) - 1, ROWS_TRIED).astype(int))]
         lines_left -= len(tried) * len(candidates)
-        if lines_left < 0:
-            break
         found[group] = _file_of(tried, offsets, records, candidates, copy)
     return found
 

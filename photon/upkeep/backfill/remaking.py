@@ -37,7 +37,7 @@ from photon.upkeep.backfill.messages import (
     RemakeContext,
     Tally,
 )
-from photon.upkeep.backfill.places_today import Known, places_of_primaries, todays_numbers
+from photon.upkeep.backfill.places_today import NOT_LOOKED_FOR, Known, places_of_primaries, todays_numbers
 from photon.upkeep.backfill.plan import Piece
 from photon.upkeep.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are, places_of, take
 from photon.upkeep.backfill.rows_in_doubt import settle_misplaced
@@ -110,6 +110,7 @@ class _Remaking:
         inside = pc.and_(pc.greater_equal(times, window.start_us), pc.less(times, window.end_us))
         self.inside: Mask = pc.fill_null(inside, True).to_numpy()  # a row without a time is of any day
         self.is_current: Mask = pc.equal(pc.fill_null(rows["_epoch"], ""), context.epoch).to_numpy()
+        self.is_left: Mask = np.zeros(rows.num_rows, bool)  # nobody has looked for its log file
         self.kept: dict[str, Ints] = {}
         self.gone: dict[str, Ints] = {}
         self.examples: list[Example] = []
@@ -222,6 +223,7 @@ class _Remaking:
             numbers[earlier] = todays_numbers(
                 epochs[earlier], numbers[earlier], offsets[earlier], known, copy, side
             )
+            self.is_left[rows[earlier]] = numbers[earlier] == NOT_LOOKED_FOR
         return numbers, offsets
 
     def _adapt(self, rows: Ints, foreign: RawRecords, primary: RawRecords) -> None:
@@ -244,6 +246,10 @@ class _Remaking:
         )
 
     def _keep(self, why: Kept, rows: Ints, tell: bool = True) -> None:
+        if (is_left := self.is_left[rows]).any():
+            left, rows = rows[is_left], rows[~is_left]
+            self.is_left[left] = False
+            self._keep("too many log files: rebuild fewer hours at once", left)
         self.kept[why] = np.append(self.kept.get(why, rows[:0]), rows)
         if tell:
             for row in rows[: MOST_EXAMPLES - len(self.examples)].tolist():
