@@ -26,9 +26,9 @@ from dagster import (
 )
 from dagster._core.definitions.run_request import InstigatorType
 
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import UserError
 from photon.process.operating_system import handled_by
 from resources.environment import ServedPipeline
 

@@ -23,10 +23,10 @@ from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time
 from photon.dispatcher.shift.report import ShiftLog, ShiftReport
 from photon.dispatcher.shift.run import ShiftResult
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shift
 from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_utc
+from photon.process.errors import UserError
 from photon.process.pace import size, span
 from photon.process.readable import counted
 from photon.read import Watermark, newest_watermark

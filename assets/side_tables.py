@@ -10,8 +10,8 @@ from dagster import AssetSpec, MetadataValue, TableColumn, TableSchema
 from assets.attributes import kinds_of, places, uri_of
 from assets.runs import Metadata
 from photon.adapters import FOREIGN_PREFIX
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.errors import UserError
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFiles
 from photon.storage.tables import OutputTable

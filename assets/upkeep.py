@@ -31,10 +31,10 @@ from assets.work import (
     WorkRun,
     technology_of,
 )
-from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import SystemClock
+from photon.process.errors import WrongUsage
 from resources.environment import ServedPipeline
 
 

@@ -15,7 +15,7 @@ import click
 
 from photon.cli.ending import InOrder, fail
 from photon.cli.output import DONE, VIOLATION, json_option, log_to_stderr, print_result
-from photon.errors import NOT_DONE
+from photon.process.errors import NOT_DONE
 
 
 class Measurements(InOrder, click.Group):

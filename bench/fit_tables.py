@@ -30,7 +30,7 @@ from photon.storage.candidate_files import candidate_files, write_candidates
 from photon.storage.delta import APP_METADATA, BATCH_METADATA, PLAN_METADATA, log_entry, open_table
 from photon.storage.table_log import checkpoint
 from photon.storage.tables import OutputTable, app_id
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.storage.tokens import Occurrence, PlanKey, Token
 from photon.upkeep.compact import plan_compaction
 
 DAY, ROWS = datetime(2026, 1, 5, 12, tzinfo=UTC), 20  # rows in a batch

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.toolchain.fetched import Fetched, FetchFailed
 from photon.toolchain.java import java_command
 from photon.toolchain.maven import Artifact, Jars

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from jobs.cluster import is_cluster
-from photon.errors import UserError
 from photon.join.messages import NoExecutor
 from photon.pipeline.location import Location
+from photon.process.errors import UserError
 from photon.storage.damaged_files import damaged
 from photon.storage.delta import LakeUnavailable
 

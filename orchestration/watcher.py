@@ -23,13 +23,13 @@ from orchestration.kept_instance import KEPT
 from orchestration.seen import unlike_shown
 from orchestration.shift_runs import ShiftRuns
 from photon.dispatcher.shift.people import Decisions, decisions_seen
-from photon.errors import UserError
 from photon.health.facts import Facts, look
 from photon.health.judge import in_checks, judge
 from photon.health.memory import Told, WatcherNotes, as_text, from_text
 from photon.health.verdict import Verdict, passing
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.errors import UserError
 from photon.process.in_time import Repeated
 from photon.registry.opening import close_registries_soon
 from resources.environment import ServedPipeline

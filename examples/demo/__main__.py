@@ -23,9 +23,9 @@ from infra.servers.minio import places_on_minio
 from infra.servers.stores import StoreServer, fastest_kind
 from photon.cli.ending import InOrder, fail
 from photon.cli.output import DONE, VIOLATION, expected_errors, json_option, print_result
-from photon.errors import WRONG_USAGE
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
+from photon.process.errors import WRONG_USAGE
 
 ENDPOINTS = 3
 

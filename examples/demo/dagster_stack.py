@@ -15,7 +15,7 @@ from pathlib import Path
 import orchestration
 from examples.demo.folder import DemoFolder
 from examples.demo.process_tree import ProcessTree, Program
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.lifeline import bound_to_this_thread
 
 HOST = "127.0.0.1"

@@ -37,10 +37,10 @@ from examples.demo.traffic_process import Generator, generating
 from examples.demo.view import as_line, recent_p90_seconds, say
 from photon.dispatcher.shift.lease import holder_of, lease_status_of
 from photon.dispatcher.shift.people import Decisions, decisions_seen
-from photon.errors import UserError
 from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
+from photon.process.errors import UserError
 from photon.process.operating_system import handled_by
 from photon.process.readable import counted
 from photon.registry.opening import init_registry

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 
 MARKER = ".photon-demo"
 _MARKER_TEXT = "Made by Photon's demo, which empties this folder at its next start.\n"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from examples.demo.live_traffic import LiveRun, LiveTraffic
 from examples.demo.traffic import Traffic
-from photon.errors import UserError
 from photon.pipeline.location import Location
+from photon.process.errors import UserError
 from photon.process.operating_system import handled_by
 
 STOP_SECONDS = 60.0  # the generator stops within a tick; a busy machine may let it wait

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 
 USER = "postgres"  # Debian's; the server refuses to run as root
 HOST = "127.0.0.1"

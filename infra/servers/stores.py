@@ -17,7 +17,7 @@ from botocore.config import Config
 
 from infra.servers.dynamodb import ServerKind, answers, server_command, use_write_ahead_log
 from infra.servers.process import ServerProcess
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.registry.address import LOCAL_REGION
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from photon.errors import WrongUsage
+from photon.process.errors import WrongUsage
 
 
 def load_module(

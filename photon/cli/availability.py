@@ -15,7 +15,7 @@ from photon.cli.output import (
     pipeline_argument,
     print_result,
 )
-from photon.errors import WrongUsage
+from photon.process.errors import WrongUsage
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline

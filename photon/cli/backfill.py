@@ -55,7 +55,7 @@ def backfill(
     """
     with opened(pipeline_file) as pipeline:
         from photon.dispatcher.shift.people import ask_first, decisions_of
-        from photon.errors import WrongUsage
+        from photon.process.errors import WrongUsage
         from photon.verification.days import window_of
 
         (name,) = chosen(pipeline, datacenter)

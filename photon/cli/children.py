@@ -17,7 +17,7 @@ from types import FrameType
 import click
 
 from photon.cli.ending import line_start
-from photon.errors import DEFECT
+from photon.process.errors import DEFECT
 from photon.process.lifeline import bound_to_this_thread, is_gone
 
 RESTARTS = 5  # in RESTARTS_WITHIN_SECONDS; a process that needs more of them is not started again

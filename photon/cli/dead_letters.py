@@ -20,7 +20,7 @@ from photon.cli.output import (
     print_outcome,
     print_result,
 )
-from photon.errors import WRONG_USAGE
+from photon.process.errors import WRONG_USAGE
 from photon.process.readable import counted, readable
 
 if TYPE_CHECKING:

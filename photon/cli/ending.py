@@ -17,8 +17,8 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from photon.errors import DEFECT, NOT_DONE
 from photon.process.environment import environment_lack
+from photon.process.errors import DEFECT, NOT_DONE
 from photon.process.readable import harmless
 
 INTERRUPTED, NOBODY_READS, TERMINATED = 130, 141, 143  # as a shell counts SIGINT, SIGPIPE and SIGTERM

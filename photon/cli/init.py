@@ -19,7 +19,7 @@ from photon.cli.output import (
     log_to_stderr,
     print_outcome,
 )
-from photon.errors import NOT_DONE
+from photon.process.errors import NOT_DONE
 from photon.process.readable import counted
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from photon.cli.output import (
     print_result,
     showing_progress,
 )
-from photon.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
+from photon.process.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
 from photon.process.readable import counted
 
 log = logging.getLogger(__name__)

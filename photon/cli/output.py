@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 
 from photon.cli.ending import Ending, current_ending, fail, is_redrawn, line_start, say
-from photon.errors import NOT_DONE, WRONG_USAGE, UserError
 from photon.process.environment import environment_lack
+from photon.process.errors import NOT_DONE, WRONG_USAGE, UserError
 from photon.process.pace import seldom
 from photon.process.readable import harmless
 

@@ -19,7 +19,7 @@ from photon.cli.output import (
     print_outcome,
     showing_progress,
 )
-from photon.errors import NOT_DONE, WrongUsage
+from photon.process.errors import NOT_DONE, WrongUsage
 
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline

@@ -25,7 +25,7 @@ from photon.cli.output import (
     showing_progress,
     within_option,
 )
-from photon.errors import NOT_DONE
+from photon.process.errors import NOT_DONE
 from photon.process.readable import counted
 
 DOUBLES_TOLD = 10

@@ -21,8 +21,8 @@ import click
 
 from photon.cli.ending import say
 from photon.cli.output import expected_errors, log, log_to_stderr, pipeline_file_of, standard_output
-from photon.errors import UserError, WrongUsage
 from photon.process.clock import moment_of
+from photon.process.errors import UserError, WrongUsage
 from photon.storage.sync import sync as sync_to_disk
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from photon.cli.output import (
     print_result,
     within_option,
 )
-from photon.errors import NOT_DONE
+from photon.process.errors import NOT_DONE
 from photon.process.readable import counted
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from photon.cli.output import (
     print_result,
     showing_progress,
 )
-from photon.errors import NOT_DONE
+from photon.process.errors import NOT_DONE
 from photon.process.readable import counted, table_lines, typed
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def verify(
     """
     with opened(pipeline_file) as pipeline:
         from photon.dispatcher.shift.people import ask_first
-        from photon.errors import WrongUsage
+        from photon.process.errors import WrongUsage
         from photon.verification.days import window_of
 
         names, window = chosen(pipeline, datacenter), window_of(day, first, last)

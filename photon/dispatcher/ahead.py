@@ -22,7 +22,7 @@ from photon.logs.source import LogsUnavailable
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Limits
 from photon.state.plan import Plan, PlanContent
-from photon.tokens import PlanKey, new_id
+from photon.storage.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
 

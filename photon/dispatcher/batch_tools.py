@@ -44,7 +44,7 @@ from photon.state.failing import calls_from_json
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
-from photon.tokens import PlanKey, new_id
+from photon.storage.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import EpochOver, IdRegistry
 from photon.registry.lookups import claimant_of
 from photon.storage.output_files import OutputFile
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 

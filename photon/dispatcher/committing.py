@@ -24,7 +24,7 @@ from photon.storage.tables import (
     app_id,
     fence_epoch,
 )
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 SIDE_TABLES: dict[TableName, OutcomeClass] = {
     "dead_letters": "dead_letters",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from photon.dispatcher.fed_log import fed_watermark_us
 from photon.dispatcher.log_reader import LogReader
-from photon.errors import ADAPTER_FAILED, UserError
 from photon.join.messages import (
     AdapterFailing,
     DamagedWaiting,
@@ -24,6 +23,7 @@ from photon.join.messages import (
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import CLOCK_TOLERANCE_US, microseconds
+from photon.process.errors import ADAPTER_FAILED, UserError
 from photon.process.measures import Measures
 from photon.registry.entry import Claimant
 from photon.registry.segments import RunDamaged
@@ -33,7 +33,7 @@ from photon.state.waiting.segments import SegmentInfo, WaitingDamaged
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 
 MOST_QUARANTINED_IN_A_ROW = 20  # with more of them the fault is not in the events
 

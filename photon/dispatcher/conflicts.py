@@ -27,7 +27,7 @@ from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import write_rows
 from photon.storage.own_columns import SchemaConflict
 from photon.storage.tables import CommitConflict, OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 

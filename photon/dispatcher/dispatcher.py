@@ -38,7 +38,7 @@ from photon.state.plan import Advance, Plan, PlanContent
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
 from photon.storage.full_disks import why_not
-from photon.tokens import PlanKey, new_id
+from photon.storage.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
 

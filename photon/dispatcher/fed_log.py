@@ -7,12 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from photon.errors import FormatTooNew
 from photon.feed.marker import Marker, read_marker
 from photon.feed.step import FeedStopped
 from photon.logs.files import TrackedFile
 from photon.pipeline.location import Location, S3Folder
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew
 
 S3_PAUSE_US = 10 * MICROSECONDS  # between two reads of a marker there: each is a request that costs money
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from photon.errors import FormatTooNew, UserError
 from photon.logs.discovery import GlobbedPaths
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
@@ -19,6 +18,7 @@ from photon.pipeline.remembered import (
     changed_settings,
     remembered_settings,
 )
+from photon.process.errors import FormatTooNew, UserError
 from photon.process.readable import counted
 from photon.registry.opening import begin_anew
 from photon.state.database import StateReader, StateUnavailable

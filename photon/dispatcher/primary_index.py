@@ -24,7 +24,7 @@ from photon.storage import local_copies
 from photon.storage.full_disks import why_not
 from photon.storage.store import store_of
 from photon.storage.sync import UNFINISHED
-from photon.tokens import PlanKey, new_id
+from photon.storage.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from photon.logs.one_record import parse_lines, read_records_of
 from photon.logs.parse import FOREIGN_EVENTS
 from photon.pipeline.file import Pipeline
 from photon.storage.mended_letters import mended_letters
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 Ints = npt.NDArray[np.int64]
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from photon.dispatcher.other_settings import SettingsChanged, refuse_other_ids
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.errors import UserError
 from photon.registry.errors import RegistryMismatch, RetiredDatacenter
 from photon.registry.register import Register
 from photon.state.view import StateView

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
-from photon.errors import FormatTooNew
 from photon.logs.discovery import GlobbedPaths
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.state.database import STATE_FILE, StateReader, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
 

@@ -27,7 +27,7 @@ from photon.state.outcomes import HeldRecord
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 

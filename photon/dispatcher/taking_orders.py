@@ -24,7 +24,7 @@ from photon.state.waiting.reasons import ORDERED
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import read_all_records, write_segment
 from photon.storage.mended_letters import MendedLetter, add_mended
-from photon.tokens import Occurrence, new_id
+from photon.storage.tokens import Occurrence, new_id
 
 # One task reads them all, so that two records of an event are never made rows of by two tasks (E8).
 MOST_RECORDS_A_PLAN = 1_000

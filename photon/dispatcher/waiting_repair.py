@@ -30,7 +30,7 @@ from photon.state.waiting.segments import (
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 

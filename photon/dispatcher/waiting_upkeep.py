@@ -15,7 +15,7 @@ from photon.state.waiting.merging import Merged, merge, next_merge
 from photon.state.waiting.segments import WaitingDamaged, WaitingIndex, remove_file
 from photon.storage.full_disks import why_not
 from photon.storage.store import store_of
-from photon.tokens import new_id
+from photon.storage.tokens import new_id
 
 # A file that no segment has any more goes one to two times this later: somebody may look at the state.
 SWEEP_EVERY_SECONDS = 300

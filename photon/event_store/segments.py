@@ -18,9 +18,9 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from photon.errors import FormatTooNew
 from photon.event_store.hashing import Hashes
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.storage import local_copies
 from photon.storage.store import store_of
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from photon.errors import FormatTooNew, UserError
 from photon.feed.sink import Fed, sink_errors
 from photon.feed.step import FeedStopped
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew, UserError
 from photon.process.operating_system import HeldByAnother, held_alone
 from photon.releases.release import Release, decode_release, encode_release
 from photon.storage.store import content, store_of

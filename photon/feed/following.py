@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from photon.errors import UserError
 from photon.feed.comparing import first_to_begin_with
 from photon.feed.kept import oldest_to_begin_with, release_behind
 from photon.feed.sink import Sink, SinkUnavailable
@@ -20,6 +19,7 @@ from photon.feed.steps import nothing_of, snapshot, steps
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.errors import UserError
 from photon.process.readable import counted
 from photon.releases import copies
 from photon.releases.finding import NoRelease, ReleaseUnreadable, find_release, kept_releases

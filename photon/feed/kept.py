@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from photon.errors import UserError
 from photon.feed.step import CursorTooOld, FeedStopped
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, microseconds
+from photon.process.errors import UserError
 from photon.releases import copies
 from photon.releases.finding import (
     NoRelease,

@@ -18,7 +18,6 @@ import pyarrow as pa
 from psycopg2 import errors, sql
 
 from photon.adapters import same_column
-from photon.errors import UserError, WrongUsage
 from photon.feed.made_table import MadeTable
 from photon.feed.postgres_rows import (
     KEY,
@@ -33,6 +32,7 @@ from photon.feed.postgres_rows import (
 from photon.feed.postgres_session import connected, parts_of, settings_for
 from photon.feed.sink import Fed, SinkUnavailable, in_turn
 from photon.feed.step import FeedStopped, Step
+from photon.process.errors import UserError, WrongUsage
 from photon.process.faults import fault_point
 from photon.releases.release import Release, decode_release, encode_release
 

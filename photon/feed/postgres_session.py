@@ -8,7 +8,7 @@ from typing import Any
 import psycopg2
 from psycopg2.extensions import ISOLATION_LEVEL_READ_COMMITTED, parse_dsn
 
-from photon.errors import WrongUsage
+from photon.process.errors import WrongUsage
 
 CONNECT_TIMEOUT_SECONDS = 10
 # A machine that is gone holds the cursor's row for a minute: 30 s, and three times 10 s without an answer.

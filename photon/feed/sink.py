@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from photon.errors import UserError
 from photon.feed.step import FedTable, Step
+from photon.process.errors import UserError
 from photon.releases.release import Release
 from photon.storage.full_disks import why_not
 

@@ -7,12 +7,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from photon.errors import WrongUsage
 from photon.feed.cursor_file import CursorFile, locked
 from photon.feed.folder import FedFolder
 from photon.feed.sink import Fed, Sink
 from photon.feed.stdout import Form, StandardOutput
 from photon.pipeline.location import Location, parse_s3_url
+from photon.process.errors import WrongUsage
 from photon.storage.store import store_of
 from photon.storage.sync import UNFINISHED
 

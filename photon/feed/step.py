@@ -8,7 +8,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.releases.release import Release
 
 FedTable = Literal["joined", "unjoined", "unmatched"]  # the view whose rows are delivered

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from photon.adapters.user_modules import load_module
-from photon.errors import WrongUsage
 from photon.health.verdict import Level
 from photon.process.clock import in_iso
+from photon.process.errors import WrongUsage
 
 Kind = Literal["check", "run", "freshness", "tick"]
 

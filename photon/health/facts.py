@@ -27,7 +27,6 @@ from photon.dispatcher.shift.keys import (
 )
 from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import Decision, Decisions, decisions_seen
-from photon.errors import FormatTooNew
 from photon.health.feed import FeedSeen, look_at_feed
 from photon.health.foreign_commits import look_at_foreign_commits
 from photon.health.lakes import (
@@ -46,6 +45,7 @@ from photon.logs.files import TrackedFile
 from photon.logs.unread_files import UnreadFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew
 from photon.process.operating_system import is_stopped, what_ends
 from photon.process.readable import counted, readable
 from photon.state.database import StateUnavailable

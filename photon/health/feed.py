@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from photon.errors import FormatTooNew, UserError
 from photon.feed.marker import ASIDE, MARKER, Marker, read_marker
 from photon.feed.step import FeedStopped
 from photon.health.verdict import Level, Verdict, level_after, passing
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew, UserError
 from photon.process.pace import span
 from photon.releases import copies
 

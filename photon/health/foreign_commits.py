@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
-from photon.errors import UserError
 from photon.health.lakes import joined_table_id
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.errors import UserError
 from photon.process.in_time import NotInTime, Repeated
 from photon.releases.foreign_commits import looked_through, newest_part, open_facts
 from photon.releases.release import Part

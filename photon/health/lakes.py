@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from photon.dispatcher.recovery.second_rows import second_rows_noted
 from photon.dispatcher.refusals import PlaceTaken, refuse_place_of_another
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.errors import UserError
 from photon.process.in_time import NotInTime, Repeated
 from photon.process.readable import counted, readable
 from photon.registry.known_tables import another_table
@@ -217,7 +217,7 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> str:
 def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
     """The ids of events whose noted rows are there. `noted`: event ids by the token of their row."""
     from photon.storage.tables import OutputTable
-    from photon.tokens import Token
+    from photon.storage.tokens import Token
 
     there: list[str] = []
     for name, place in pipeline.datacenters.items():

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from photon.dispatcher.shift.people import Decisions
-from photon.errors import UserError
 from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
+from photon.process.errors import UserError
 from photon.process.in_time import NotInTime, Question
 from photon.process.readable import counted
 

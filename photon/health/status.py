@@ -15,7 +15,6 @@ from photon.dispatcher.shift.deletable_files import deletable, files_of, needed_
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.people import Decisions
-from photon.errors import FormatTooNew
 from photon.health.facts import Facts, gather
 from photon.health.judge import PROMISES, Judge
 from photon.health.stages import Stages, stages_of, stored_plans
@@ -27,6 +26,7 @@ from photon.logs.unread_files import unread_as_dict
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS, Clock, microseconds
+from photon.process.errors import FormatTooNew
 from photon.releases import copies
 from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness

@@ -8,11 +8,11 @@ from typing import Any
 
 from photon.dispatcher.shift.deletable_files import LookedForUnmatched
 from photon.dispatcher.shift.people import Decisions
-from photon.errors import FormatTooNew
 from photon.health.verdict import Verdict, level_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import in_utc, microseconds
+from photon.process.errors import FormatTooNew
 from photon.releases import copies
 from photon.releases.release import Release
 from photon.state.completeness.published import last_said

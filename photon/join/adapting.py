@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from photon.adapters import Adapted, Adapter, is_reserved, rows_without_columns
 from photon.adapters.user_modules import load_module
-from photon.errors import WrongUsage
 from photon.join.deadline import call_deadline
 from photon.logs.columns import ParsedColumns, parse_columns
 from photon.logs.formats.line_formats import REASON_CHARACTERS, format_of, reader_of
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
+from photon.process.errors import WrongUsage
 from photon.state.failing import Tally
 from photon.storage.columns import fit
 

@@ -21,7 +21,7 @@ from photon.storage.candidate_files import (
 )
 from photon.storage.columns import fit
 from photon.storage.output_files import OutputFile
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 
 @dataclass

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from photon.join.adapting import RawRecords, columns_of
 from photon.join.records import Ints, Records
 from photon.pipeline.file import Pipeline
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 MOST_COMPARED = 10_000  # duplicates a task; each costs two parsed lines
 MOST_KEPT = 20  # examples of conflicts in a task, and in a batch

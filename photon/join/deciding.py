@@ -19,7 +19,7 @@ from photon.registry.entry import Claimant, Hashes, ledger_numbers
 from photon.registry.lookups import Found, Hold
 from photon.registry.register import Register
 from photon.state.outcomes import HeldRecord, Verdict, Verdicts
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 NOBODYS = ""  # the home of ids whose ledger has none
 

@@ -35,7 +35,7 @@ from photon.registry.lookups import Hold, Lookups, claimant_of
 from photon.registry.register import Register
 from photon.state.failing import AdapterCalls, Tally, TooManyFail
 from photon.state.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 
 class CandidateRows(Protocol):

@@ -23,7 +23,7 @@ from photon.storage.columns import TableName
 from photon.storage.delta import lake_errors
 from photon.storage.output_files import OutputFile, write_rows_by_date
 from photon.storage.store import store_of
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 TABLE: TableName = "joined_events"
 

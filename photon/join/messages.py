@@ -33,7 +33,7 @@ from photon.state.waiting import retries as retrying
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import SegmentInfo
 from photon.storage.output_files import OutputFile
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 
 
 @dataclass(frozen=True)

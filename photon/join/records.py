@@ -23,7 +23,7 @@ from photon.pipeline.sections import ForeignLog
 from photon.registry.entry import Hashes
 from photon.registry.hashing import hashes_of
 from photon.state.waiting.reasons import ORDERED
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -78,7 +78,7 @@ from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.store_errors import StoreUnavailable
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 REINDEX_PIECE_BYTES = 2**22
 

@@ -23,7 +23,7 @@ from photon.state.outcomes import Verdict, Verdicts
 from photon.state.waiting import segments
 from photon.state.waiting.reasons import CODE_OF, HELD, ORDERED, PRIMARY, UNJOINABLE, Codes, due_us, held_us
 from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
-from photon.tokens import new_id
+from photon.storage.tokens import new_id
 
 _REASON_OF = {
     Verdict.WAITS_FOR_PRIMARY: PRIMARY,

@@ -16,7 +16,7 @@ from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, ParsedRange, read_ev
 from photon.logs.source import UNREADABLE, LogsUnavailable, Source, has_head
 from photon.pipeline.location import Location
 from photon.pipeline.sections import ForeignLog, Limits
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 FIRST_READ_BYTES = 4096  # most lines are shorter
 

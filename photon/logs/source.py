@@ -15,13 +15,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Protocol
 
-from photon.errors import UserError
 from photon.logs.discovery import FileProblem, reason_of
 from photon.logs.file_kinds import Odd, no_text
 from photon.logs.files import LogFile, TrackedFile
 from photon.logs.formats.dialect import BYTE_ORDER_MARK, Dialect, is_zeek_header
 from photon.logs.gzips import CompressedBytes, CorruptGzip, NotClosedYet, index_of
 from photon.pipeline.location import Location
+from photon.process.errors import UserError
 
 # A pipe may have taken a file's place: opening one waits for its writer, for ever.
 READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from photon.errors import WrongUsage
+from photon.process.errors import WrongUsage
 
 TOKEN_VARIABLE = "PHOTON_UI_TOKEN"
 LEAST_TOKEN_CHARACTERS = 16

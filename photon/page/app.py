@@ -17,7 +17,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from photon.errors import UserError
 from photon.page.access import Access
 from photon.page.asking import Busy
 from photon.page.event import Events
@@ -38,6 +37,7 @@ from photon.page.refusals import (
 from photon.page.registry import RegistrySeen
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
+from photon.process.errors import UserError
 
 BODY_SECONDS = 5.0  # one that comes more slowly would keep others waiting
 STATIC = Path(__file__).parent / "static"

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.errors import UserError
 from photon.page.asking import Shared
 from photon.page.now import Now
 from photon.page.points import Points, Stored, within
@@ -22,6 +21,7 @@ from photon.page.series import LONGEST_SECONDS, Grid, series, times_of
 from photon.page.strips import NOW, Point, strip, waits
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.errors import UserError
 from photon.releases import copies
 from photon.releases.finding import asked_of_lakes
 from photon.verification.availability.budget import BUDGET_DAYS, BUDGET_US, budget_of, sentence

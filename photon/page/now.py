@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Literal
 
 from photon.dispatcher.shift.people import Decisions
-from photon.errors import UserError
 from photon.health.at_work import GOES_ON
 from photon.health.facts import Activity
 from photon.health.headline import headline
@@ -25,6 +24,7 @@ from photon.page.registry import RegistrySeen
 from photon.page.series import newest
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
+from photon.process.errors import UserError
 from photon.state.points import POINTS
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.errors import UserError
 from photon.health.facts import verifications_between
 from photon.page.asking import InTurn, Shared
 from photon.page.strips import Mark
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.errors import UserError
 from photon.state.points import POINTS, recent_points
 
 # Between two readings: a state gets a point each ten seconds, a lake each minute, and marks at any time.

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from photon.adapters import ROW_COLUMNS
-from photon.errors import UserError
 from photon.page.asking import Shared
 from photon.page.now import Offered
 from photon.page.refusals import BadRequest
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, in_us
+from photon.process.errors import UserError
 from photon.process.readable import readable
 from photon.state.database import StateReader
 from photon.state.timeline import EpochTimeline, read_timeline
@@ -28,7 +28,7 @@ from photon.state.waiting.reasons import NEVER_US, WHY
 from photon.storage.columns import text
 from photon.storage.data_files import DataFiles, pages_of_rows
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 # Hours that can be asked for, each with the seconds of a step; batches are known by time for three days.
 STEP_SECONDS = {1: 60, 6: 300, 24: 900, 72: 3_600}

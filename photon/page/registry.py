@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from photon.dispatcher.shift.people import Decisions, beside_states, decisions_seen
-from photon.errors import UserError
 from photon.health.memory import Memory
 from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
 from photon.health.verdict import Verdict
 from photon.page.asking import Shared
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
+from photon.process.errors import UserError
 from photon.process.in_time import NotInTime
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.opening import GRACE_SECONDS

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from photon.errors import WrongUsage
 from photon.page.connections import Connection
+from photon.process.errors import WrongUsage
 
 MOST_HEADER_BYTES = 32 * 1024
 

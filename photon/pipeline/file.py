@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from photon.errors import WrongUsage, without_passwords
 from photon.pipeline.document import Document, Problem, describe, fields_by_key, read_document, unknown_key
 from photon.pipeline.location import Location, S3Folder
 from photon.pipeline.sections import (
@@ -42,6 +41,7 @@ from photon.pipeline.sections import (
     Verification,
 )
 from photon.pipeline.values import PIPELINE_NAME, AdapterName, DatacenterName, Owner, Url
+from photon.process.errors import WrongUsage, without_passwords
 
 
 def _with_default_places(datacenters: object) -> object:

@@ -12,7 +12,7 @@ import resource
 import shutil
 import tempfile
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.pace import size
 
 # Libraries map 2 to 3 GB before the first record is read; below that some abort the process.

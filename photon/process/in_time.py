@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.operating_system import RUNNABLE, come_after_others, state_of
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from photon.errors import without_passwords
+from photon.process.errors import without_passwords
 
 
 def readable(text: str | bytes) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline, load_pipeline, pipelines_beside
 from photon.pipeline.values import PIPELINE_NAME
+from photon.process.errors import WrongUsage
 from photon.profile.proposal import TABLES_AND_STATE
 from photon.profile.sample import CannotPropose, Where, below, where_of
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.errors import WrongUsage
 from photon.logs.columns import ONE_NAME_EACH
 from photon.logs.discovery import FoundFile, Scan, reason_of, scan, strip_gz
 from photon.logs.file_kinds import Odd
@@ -26,6 +25,7 @@ from photon.logs.gzips import CorruptGzip, NotClosedYet
 from photon.logs.parse import parse_combined
 from photon.logs.source import Head, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
+from photon.process.errors import WrongUsage
 from photon.process.readable import readable
 from photon.profile.file_format import FileFormat, format_of, format_of_both
 from photon.profile.pieces import Piece, pieces_of, raws_of, whole_records

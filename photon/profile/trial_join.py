@@ -20,7 +20,7 @@ from photon.pipeline.sections import ForeignLog, Limits, PrimaryLog
 from photon.profile.ids_used_again import IdsUsedAgain, nearest_primaries
 from photon.profile.sample import Sample
 from photon.storage.columns import TABLE_COLUMNS
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 _PLACE = ("_file", "_offset")
 

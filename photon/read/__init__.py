@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
-from photon.errors import FormatTooNew, WrongUsage
 from photon.feed.kept import release_behind
 from photon.feed.step import FedTable
 from photon.feed.steps import least_columns, steps
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import SystemClock
+from photon.process.errors import FormatTooNew, WrongUsage
 from photon.read.counting import ask, opened_tables, without
 from photon.read.rows import Rows, Watermark, held, ids_among, in_memory, rows_now, rows_of, side_rows_now
 from photon.registry.opening import read_register

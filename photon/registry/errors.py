@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 
 
 class RegistryUnavailable(UserError):

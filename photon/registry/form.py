@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.registry.entry import (
     Claimant,
     Claims,

@@ -21,7 +21,7 @@ from photon.registry.holds import Run, RunFile
 from photon.registry.register import Register
 from photon.registry.segments import open_run
 from photon.registry.view import NO_PLACE, Places, View, newest_states, places_of
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 
 
 class Hold(IntEnum):

@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline, pipelines_beside, settings_hash
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import Clock
+from photon.process.errors import WrongUsage
 from photon.process.in_time import NotInTime, Question
 from photon.registry.address import EndpointAddress, LedgersAddress, table_name
 from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUnavailable
@@ -29,7 +29,7 @@ from photon.registry.stores.sqlite.file import RegistryFile
 from photon.registry.stores.sqlite.problems import NoAnswer
 from photon.registry.view import View, catch_up, current_register
 from photon.registry.view_store import VIEW_FILE, ViewStore, read_so_far, read_stored
-from photon.tokens import new_id
+from photon.storage.tokens import new_id
 
 log = logging.getLogger(__name__)
 

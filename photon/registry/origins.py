@@ -14,7 +14,7 @@ from photon.registry.entry import NO_TIME_US, Claimant, Claims, Hashes, LedgerId
 from photon.registry.fold import ClaimsAt
 from photon.registry.form import decode
 from photon.registry.id_registry import IdRegistry
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 
 @dataclass(frozen=True, slots=True)

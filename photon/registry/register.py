@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.registry.entry import NO_BOUNDARY_US, Epoch, LedgerId
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.registry.holds import Run, RunFile
 from photon.storage import local_copies
 from photon.storage.store import store_of

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from photon.errors import FormatTooNew, UserError
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew, UserError
 from photon.process.operating_system import private_file, private_folder
 from photon.registry.entry import Claimant, Epoch, LedgerId, NumberedRelease
 from photon.registry.fold import LedgerState, Unclosed

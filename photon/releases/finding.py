@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location, OutsideFolder
 from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.errors import UserError
 from photon.releases import copies
 from photon.releases.release import Release
 from photon.state.starting import what_starts_any

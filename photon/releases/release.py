@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from photon.errors import FormatTooNew
 from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.errors import FormatTooNew
 from photon.process.readable import counted
 from photon.storage.changes import Commit
 from photon.storage.foreign_commits import ForeignCommits

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.releases.release import Part
 from photon.state.unmatched import DOCUMENT, Progress, published
 from photon.storage.tables import FENCE_VERSION, batch_of

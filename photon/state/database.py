@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
-from photon.errors import FormatTooNew, UserError
 from photon.event_store.segments import SegmentInfo
 from photon.logs.files import TrackedFile
 from photon.logs.unread_files import UnreadFile
 from photon.pipeline.location import Location, location_from_json
+from photon.process.errors import FormatTooNew, UserError
 from photon.state.lifecycle import Attempts, attempts_from_json
 from photon.state.outcomes import Counts
 from photon.state.plan import (
@@ -37,7 +37,7 @@ from photon.state.waiting.retries import Retries
 from photon.state.waiting.waiting_view import WaitingView
 from photon.state.window import WINDOW_US, Window, begin_window, window_from_json
 from photon.storage.full_disks import why_not
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 
 STATE_FILE = "dispatcher.sqlite"
 STATE_FORMAT = 2  # of SCHEMA: a table or column more is another format

@@ -47,7 +47,7 @@ from photon.state.waiting.waiting_list import WaitingList
 from photon.state.window import Window, window_to_json
 from photon.storage.full_disks import LEAST_BYTES, why_not
 from photon.storage.sync import keep_transactions, write_synced
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from photon.registry.entry import Claimant, Claims, Epoch
 from photon.state.failing import AdapterCalls
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 # A new class also has a place in `Verdict` and `CLASS_OF`, in `class_of` of `photon.verification.classes`, in
 # `FINAL` of `jobs.verification_kept` if records stay in it, and in the table of ARCHITECTURE.md.

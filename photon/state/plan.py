@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from photon.errors import FormatTooNew
 from photon.logs.files import ByteRange
+from photon.process.errors import FormatTooNew
 from photon.state.waiting.retries import Retries
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 
 PLAN_FORMAT = 1
 _range_fields = attrgetter(*(field.name for field in fields(ByteRange)))

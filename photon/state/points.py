@@ -19,9 +19,9 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
+from photon.process.errors import FormatTooNew
 from photon.process.machine import Machine
 from photon.state.outcomes import OUTCOME_CLASSES
 from photon.storage.append_table import AppendTable

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from photon.errors import FormatTooNew
 from photon.logs.files import TrackedFile
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew
 from photon.process.operating_system import private_folder
 from photon.storage.full_disks import why_not
 

@@ -3,5 +3,6 @@
 `store` has the objects of one location, here or by `s3`. `delta` opens tables; `tables` has those of a
 datacenter, whose commits carry the number of their batch. Tasks write `candidate_files` and `output_files`;
 `append_table` and `replacing` commit what is no batch. `compaction`, `vacuum` and `archived_log` keep tables
-fit. The rooms that make rows say what they mean. Read `tables` first.
+fit. `tokens` are the names of rows, by plan and record; the rooms that make rows say what else they mean.
+Read `tables` first.
 """

@@ -19,9 +19,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.storage.delta import (
     LOG_FOLDER,
     check_writable,

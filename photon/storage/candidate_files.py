@@ -21,7 +21,7 @@ from photon.storage.delta import MAKE_WRITABLE, lake_errors
 from photon.storage.output_files import OutputFile, day_folder, write_parquet
 from photon.storage.store import Store, content, store_of
 from photon.storage.store_errors import tells_of_damage
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import pyarrow.parquet as pq
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.faults import fault_point
 from photon.process.in_time import behind_others
 from photon.storage.columns import PARTITIONS

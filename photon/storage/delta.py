@@ -15,8 +15,8 @@ from deltalake import DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 
-from photon.errors import UserError
 from photon.pipeline.location import Location
+from photon.process.errors import UserError
 from photon.storage.s3_credentials import refused
 from photon.storage.store import Store, store_of
 from photon.storage.store_errors import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.storage.store import content, store_of
 
 

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from photon.pipeline.file import Pipeline
 from photon.storage.append_table import AppendTable
 from photon.storage.columns import text
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 MENDED_LETTERS = AppendTable(
     "mended_letters",

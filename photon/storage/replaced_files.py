@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import Location, OutsideFolder, is_inside
+from photon.process.errors import FormatTooNew
 from photon.storage.data_files import DataFile
 from photon.storage.store import content, store_of
 

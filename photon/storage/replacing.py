@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.faults import fault_point
 from photon.storage.archived_log import removed_by
 from photon.storage.data_files import DataFiles

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from photon.process.faults import fault_point
-from photon.tokens import new_id
+from photon.storage.tokens import new_id
 
 SQLITE_SYNCHRONOUS = "FULL"  # a transaction is on disk when it returns
 UNFINISHED = ".unfinished"  # ends the name of what is not yet written to its end

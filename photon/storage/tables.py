@@ -51,7 +51,7 @@ from photon.storage.output_files import OutputFile, add_action, stats_columns, w
 from photon.storage.own_columns import columns_to_add, stored_elsewhere
 from photon.storage.store import store_of
 from photon.storage.table_features import Expected, expected
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.storage.tokens import Occurrence, PlanKey, Token
 
 log = logging.getLogger(__name__)
 

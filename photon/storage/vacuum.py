@@ -21,7 +21,7 @@ from photon.storage.replacing import data_files
 from photon.storage.store import store_of
 from photon.storage.table_features import kept_hours
 from photon.storage.tables import OutputTable
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 
 # Readers may have opened a version so long ago; candidates of a plan may wait to be committed.
 KEEP_HOURS = 7 * 24

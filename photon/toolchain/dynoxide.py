@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.toolchain.fetched import share_dir
 from photon.toolchain.npm import NpmProgram
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 
 JAVA_AT_LEAST = 17
 JAVA_REMEDY = (

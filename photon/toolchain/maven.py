@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.lifeline import bound_to_this_thread
 from photon.toolchain import fetched
 from photon.toolchain.fetched import Fetched, FetchFailed, share_dir

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.lifeline import bound_to_this_thread
 
 MODULE = "github.com/minio/minio"

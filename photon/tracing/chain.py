@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from photon.errors import FormatTooNew
 from photon.feed.marker import Marker, read_marker
 from photon.feed.step import FeedStopped
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
+from photon.process.errors import FormatTooNew
 from photon.tracing.report import Trace
 
 OWN_ID = ("_event_id",)  # by it a row of the pipeline before is the event that is joined there

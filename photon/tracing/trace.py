@@ -14,9 +14,9 @@ from photon.dispatcher.recovery.orders import orders_in
 from photon.dispatcher.refusals import datacenters_missing_in_file
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time
 from photon.dispatcher.shift.run import has_begun
-from photon.errors import UserError
 from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
+from photon.process.errors import UserError
 from photon.process.in_time import NotInTime, Question
 from photon.registry.errors import RegistryMissing
 from photon.registry.hashing import hashes_of_texts
@@ -36,7 +36,7 @@ from photon.storage.columns import TableName
 from photon.storage.mended_letters import all_mended
 from photon.storage.store_errors import reason_of
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.tracing.advice import what_to_do
 from photon.tracing.log_search import Progress, search_log
 from photon.tracing.past import TakenUp

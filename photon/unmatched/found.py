@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from photon.errors import UserError
 from photon.process.clock import in_iso, in_utc
+from photon.process.errors import UserError
 from photon.process.readable import counted
 
 _ADDED = ("runs", "candidates", "late", "conflicting", "unfit")

@@ -18,7 +18,7 @@ from photon.releases.reading import OpenRelease
 from photon.state.unmatched import Progress
 from photon.storage.columns import UNMATCHED_COLUMNS
 from photon.storage.output_files import OutputFile, write_rows
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 from photon.unmatched.candidates import Candidates, Known, by_hour, in_ranges
 from photon.unmatched.deciding import MOST_CANDIDATES, Sight, capped, window_of
 from photon.unmatched.found import HeldBack

@@ -8,11 +8,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from photon.errors import WrongUsage
 from photon.event_store.interface import index_folder
 from photon.logs.unread_files import UnreadFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock, microseconds
+from photon.process.errors import WrongUsage
 from photon.process.faults import fault_point
 from photon.process.operating_system import HeldByAnother, held_alone
 from photon.process.readable import counted
@@ -29,7 +29,7 @@ from photon.state.unmatched import Progress, publish, published
 from photon.state.unread_logs import unread_now
 from photon.state.view import open_view, view_state
 from photon.storage.tables import FENCE_VERSION, CommitConflict, app_id
-from photon.tokens import PlanKey, new_id
+from photon.storage.tokens import PlanKey, new_id
 from photon.unmatched.deciding import (
     HOUR_US,
     Due,

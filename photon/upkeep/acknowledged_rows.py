@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
+from photon.process.errors import UserError
 from photon.process.faults import fault_point
 from photon.registry.entry import NO_HASHES, Hashes
 from photon.registry.hashing import hashes_of

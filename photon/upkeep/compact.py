@@ -31,8 +31,8 @@ from photon.storage.replaced_files import ReplacedFiles, Replacement
 from photon.storage.table_features import kept_hours
 from photon.storage.table_log import checkpoint, clean, would_clean
 from photon.storage.tables import OutputTable, app_id
+from photon.storage.tokens import PlanKey
 from photon.storage.vacuum import HOUR_US, KEEP_HOURS, Kept, vacuum, would_remove
-from photon.tokens import PlanKey
 from photon.upkeep.plans import Say, silent
 
 REBUILT_TABLE = "joined_events"  # rebuilds replace files of this one alone

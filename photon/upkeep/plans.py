@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.registry.register import Register
 
 Say = Callable[[str], None]

@@ -32,7 +32,7 @@ from photon.state.outcomes import OutcomeClass
 from photon.state.points import mark
 from photon.state.view import open_view
 from photon.storage.full_disks import why_not
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.plans import Say, silent
 from photon.verification.case_pages import read_page
 from photon.verification.classes import Evidence

@@ -23,9 +23,9 @@ from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans
 from photon.dispatcher.recovery.second_rows import note_second_rows
 from photon.dispatcher.refusals import refuse_missing_datacenters, refuse_place_of_another
 from photon.dispatcher.shift.lease import lease_status_of
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.process.clock import SystemClock
+from photon.process.errors import UserError
 from photon.process.faults import fault_point
 from photon.process.readable import counted
 from photon.registry.entry import Claimant, Claims, Epoch, LedgerId, Mask
@@ -53,7 +53,7 @@ from photon.state.view import open_view
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import CommitConflict, OutputTable, app_id, fence_epoch
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.plans import Say, refuse_outdated, silent
 
 PAGE_ROWS = 10_000  # compared together: bounds memory

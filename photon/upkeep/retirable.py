@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.errors import UserError
 from photon.process.readable import counted
 from photon.registry.register import Register
 from photon.storage.delta import LakeDamaged, LakeUnavailable, UnsupportedTable

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from photon.errors import WrongUsage
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
+from photon.process.errors import WrongUsage
 from photon.state.unread_logs import unread_now
 from photon.state.view import view_state
 

@@ -9,7 +9,7 @@ from photon.logs.one_record import read_records_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import in_utc
 from photon.state.view import ReadOffsets, read_offsets
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.verification.report import DatacenterReport, Example, VerificationReport
 
 # A record's place, or that of the record of which a row was made.

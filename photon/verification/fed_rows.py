@@ -17,11 +17,11 @@ import pyarrow.json as pj
 
 from photon import read
 from photon.adapters import ROW_COLUMNS
-from photon.errors import FormatTooNew, UserError
 from photon.feed.marker import FED_FILE, Marker, read_marker
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew, UserError
 from photon.process.pace import size
 from photon.process.readable import counted
 from photon.releases.files import condition

@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
 
-from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew
 from photon.registry.segments import SUFFIX
 from photon.storage.changes import Commit
 from photon.storage.delta import lake_errors

@@ -38,7 +38,7 @@ from photon.storage.delta import columns_in_files
 from photon.storage.mended_letters import MendedLetter, mended_before, mended_letters
 from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.verification.kept import FORMAT, Kept, read_kept
 from photon.verification.report import MOST_EXAMPLES, Example, Finding, Unverified
 from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files

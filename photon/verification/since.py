@@ -10,7 +10,7 @@ from photon.logs.folders import log_folder
 from photon.pipeline.location import Location
 from photon.storage.changes import ChangedFiles
 from photon.storage.columns import TableName
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.verification.kept import Kept, KeptFile
 
 Table = tuple[str, TableName]  # a datacenter's table

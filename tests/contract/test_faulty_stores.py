@@ -22,7 +22,7 @@ from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
 from photon.storage.store_errors import StoreUnavailable
 from photon.storage.tables import NOT_BEGUN, CommitConflict, LastCommit, OutputTable
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 from tests.conftest import BUCKET
 from tests.faulty_s3 import Fault, FaultyS3
 from tests.support.output_tables import APP, ids_in, new_table, rows_of, written

@@ -18,8 +18,8 @@ from photon.storage.output_files import write_rows_by_date
 from photon.storage.store import store_of
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import CommitConflict, OutputTable
+from photon.storage.tokens import Occurrence
 from photon.storage.vacuum import vacuum
-from photon.tokens import Occurrence
 from tests.support.output_tables import APP, ids_in, new_table
 
 BATCHES = 9

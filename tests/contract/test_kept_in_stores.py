@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import Location, S3Folder
+from photon.process.errors import FormatTooNew
 from photon.storage.changes import Commit
 from photon.storage.store import Store, store_of
 from photon.verification import kept

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.errors import NOT_DONE
+from photon.process.errors import NOT_DONE
 from photon.registry.opening import close_registries
 from tests.documents import ROOT
 from tests.support.commands import photon

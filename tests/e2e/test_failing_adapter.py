@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.errors import ADAPTER_FAILED
+from photon.process.errors import ADAPTER_FAILED
 from tests.e2e.one_query import one_query
 from tests.e2e.photon_process import joined_rows, photon, photon_json
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 # Ctrl-C comes when one of these modules was imported: no code of Photon runs before the first.
 MOMENTS = [
-    "photon.errors",
+    "photon.process.errors",
     "click.core",
     "photon.cli.output",
     "photon.pipeline.file",

@@ -10,10 +10,10 @@ import pytest
 
 from examples.demo.traffic import Traffic
 from infra.servers.minio import PASSWORD, MinioServer
-from photon.errors import NOT_DONE
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.location import S3Folder
 from photon.process.clock import SystemClock
+from photon.process.errors import NOT_DONE
 from photon.registry.opening import close_registries, init_registry
 from photon.storage.s3 import S3Store
 from tests.conftest import BUCKET

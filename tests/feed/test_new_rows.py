@@ -11,10 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 from photon import read
-from photon.errors import WrongUsage
 from photon.feed import comparing, new_rows, steps
 from photon.feed.kept import following, is_next
 from photon.feed.step import CursorTooOld, FeedStopped
+from photon.process.errors import WrongUsage
 from photon.releases import copies
 from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.release import Note, Release

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from photon import read
-from photon.errors import WrongUsage
 from photon.feed.step import FedTable, FeedStopped, Step
 from photon.feed.steps import snapshot, steps
 from photon.process.clock import SystemClock
+from photon.process.errors import WrongUsage
 from photon.releases import copies
 from photon.releases.finding import ReleaseUnreadable
 from photon.releases.release import Release

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from photon.errors import WrongUsage
 from photon.feed.cursor_file import FollowedAlready
 from photon.feed.sink import Fed
 from photon.feed.sinks import sink_of
 from photon.feed.stdout import StandardOutput
+from photon.process.errors import WrongUsage
 from tests.feed.made_steps import FED, release, step
 
 UNJOINED = Fed(FED.pipeline, FED.name, "unjoined")

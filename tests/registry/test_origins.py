@@ -13,7 +13,7 @@ from photon.registry.entry import Claimant, Claims, Entry, LedgerId
 from photon.registry.generations import roll
 from photon.registry.id_registry import IdRegistry
 from photon.registry.origins import claims_behind, origins_of
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from tests.registry.in_memory import EAST, LEFT, RIGHT, WEST, claims_of, hashes_of, with_rows
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry
 

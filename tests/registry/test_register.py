@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.registry.entry import Epoch, LedgerId, ledger_numbers
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 from photon.registry.register import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import S3Folder
+from photon.process.errors import FormatTooNew
 from photon.registry.holds import FREED, Run, RunFile
 from photon.registry.segments import (
     HOLD_BYTES,

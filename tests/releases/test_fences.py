@@ -10,7 +10,7 @@ from photon.storage import tables
 from photon.storage.columns import DEAD_LETTER_COLUMNS
 from photon.storage.output_files import write_rows
 from photon.storage.tables import CommitConflict, OutputTable, app_id, batch_of, fence_epoch
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 
 
 @pytest.fixture

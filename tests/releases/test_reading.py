@@ -14,9 +14,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from photon import read
-from photon.errors import WrongUsage
 from photon.pipeline.location import Location
 from photon.process import faults
+from photon.process.errors import WrongUsage
 from photon.releases import copies, datasets
 from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.reading import open_release

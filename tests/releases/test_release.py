@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.releases.release import (
     NOTHING,
     Note,

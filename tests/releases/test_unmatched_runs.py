@@ -12,7 +12,7 @@ import pytest
 
 from photon import read
 from photon.cli.releases import described, lines_of
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.releases.finding import NoRelease, ReleaseUnreadable
 from photon.releases.making import Counted, Sight, next_release
 from photon.releases.parts import LakeCounter

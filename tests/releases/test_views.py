@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from photon import read
-from photon.errors import WrongUsage
+from photon.process.errors import WrongUsage
 from photon.releases import copies
 from photon.releases.views import dead_letters_of, unjoined_of
 from photon.storage.columns import DEAD_LETTER_COLUMNS, UNJOINED_COLUMNS
@@ -19,7 +19,7 @@ from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import MENDED_LETTERS, MendedLetter, add_mended
 from photon.storage.output_files import write_rows
 from photon.storage.tables import OutputTable, app_id
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from tests.releases.lakes import MIDNIGHT, Lakes, Place, new_lakes, stamp
 
 NOTHING = pa.array([], pa.string())

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from infra.servers.postgres import HOST, USER, Postgres
-from photon.errors import WrongUsage
 from photon.feed.postgres import PostgresTable
 from photon.feed.postgres_session import settings_for
 from photon.feed.step import FeedStopped
+from photon.process.errors import WrongUsage
 from tests.feed.made_steps import FED, release, row, step
 from tests.services.test_postgres_sink import PORT, URL, Database, database, server
 

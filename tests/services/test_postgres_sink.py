@@ -17,11 +17,11 @@ import pytest
 
 from infra.servers.postgres import HOST, USER, Postgres
 from infra.servers.process import free_steady_port
-from photon.errors import WrongUsage
 from photon.feed import postgres_session
 from photon.feed.postgres import PostgresTable
 from photon.feed.sink import Fed, SinkUnavailable
 from photon.feed.step import FeedStopped
+from photon.process.errors import WrongUsage
 from photon.process.faults import watched
 from photon.releases.finding import ReleaseUnreadable
 from tests.feed.made_steps import FED, POSITION, release, row, step

@@ -19,7 +19,7 @@ from photon.state.lifecycle import Attempts
 from photon.state.waiting.segments import INDEX, RECORDS
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import LastCommit, OutputTable, app_id
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 from tests.simulation import adapter_stories, failing_adapter
 from tests.simulation import batch_stories as stories
 from tests.simulation.catching import caught_by_story, search

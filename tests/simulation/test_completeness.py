@@ -11,9 +11,9 @@ import pytest
 
 from photon.dispatcher.completion import Results
 from photon.dispatcher.observing import CompletenessWatch
-from photon.errors import FormatTooNew
 from photon.join.messages import JoinResult
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew
 from photon.process.faults import watched
 from photon.read import watermark
 from photon.state.completeness.arrivals import MINUTE_US

@@ -19,7 +19,7 @@ from photon.join.adapting import RawRecords
 from photon.join.comparing import Compared, compared
 from photon.process.faults import FAULT_POINTS
 from photon.state.outcomes import Counts
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.verification.scope import open_scope
 from tests.simulation.reading import asking
 from tests.simulation.recovery_stories import FAULTS, Plant

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.completion import AdapterFails
-from photon.errors import ADAPTER_FAILED
+from photon.process.errors import ADAPTER_FAILED
 from tests.simulation import adapter_stories as stories
 from tests.simulation import failing_adapter
 from tests.simulation.adapter_stories import clicks, is_joined_once_mended, is_refused, log_clicks

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import pytest
 
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.state.database import SCHEMA, STATE_FILE, STATE_FORMAT
 from tests.simulation.world import World, assert_counts
 

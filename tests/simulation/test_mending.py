@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from photon.dispatcher.recovery.orders import waiting_orders
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.process.faults import ORDER_FAULT_POINTS
 from photon.state.waiting.segments import RECORDS
 from photon.storage.delta import LakeUnavailable

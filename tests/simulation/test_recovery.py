@@ -12,7 +12,7 @@ import pytest
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.recovery.orders import FOLDER, OrderedRecord, waiting_orders, write_order
 from photon.process.faults import FAULT_POINTS, ORDER_FAULT_POINTS
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from tests.simulation import failing_adapter
 from tests.simulation import recovery_stories as stories

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.errors import WrongUsage
+from photon.process.errors import WrongUsage
 from photon.process.faults import UNMATCHED_FAULT_POINTS
 from photon.process.operating_system import held_alone
 from photon.registry.register import with_hold

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from photon.releases import copies
 from photon.storage.columns import TableName
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.plans import carry_out
 from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.case_pages import store_pages

@@ -21,7 +21,7 @@ from photon.state.view import ReadOffsets
 from photon.state.waiting.waiting_view import WAITING_COLUMNS
 from photon.storage.changes import ChangedFiles
 from photon.storage.columns import TABLE_COLUMNS
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.verification.classes import Evidence
 from photon.verification.kept import FOLDER, Kept, KeptFile, KeptRun
 from photon.verification.scope import TableSnapshot

@@ -22,7 +22,7 @@ from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.output_files import day_folder, write_rows_by_date
 from photon.storage.tables import OutputTable, app_id
-from photon.tokens import PlanKey
+from photon.storage.tokens import PlanKey
 
 pytestmark = [pytest.mark.spark]
 

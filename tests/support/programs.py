@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from infra.servers import postgres
-from photon.errors import UserError
+from photon.process.errors import UserError
 from photon.toolchain.minio import minio_command
 
 # A file that all stages of a run add to; then none of them prints, and `make test` does so at its end.

@@ -22,7 +22,7 @@ from photon.logs.parse import PRIMARY_EVENTS, read_events
 from photon.logs.ranges import read_at
 from photon.logs.source import hash_bytes
 from photon.pipeline.sections import Limits, PrimaryLog
-from photon.tokens import new_id
+from photon.storage.tokens import new_id
 
 LOG = PrimaryLog(files="*.log", format="jsonl", id="id", time="time", time_unit="us")
 SECOND_US = 1_000_000

@@ -30,7 +30,7 @@ from photon.registry.view import Places
 from photon.state.waiting.reasons import CODE_OF, REASONS
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import FOLDER, read_all_records, write_segment
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 from tests.support.manual_clock import ManualClock
 
 NOON_US = 1_700_000_000_000_000

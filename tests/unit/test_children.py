@@ -19,7 +19,7 @@ from photon.cli.children import (
     is_accident,
     pause_before_restart,
 )
-from photon.errors import ADAPTER_FAILED, DEFECT, NOT_DONE, NOT_MEANT, WRONG_USAGE
+from photon.process.errors import ADAPTER_FAILED, DEFECT, NOT_DONE, NOT_MEANT, WRONG_USAGE
 from photon.process.faults import CRASH_AT
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"

@@ -9,7 +9,7 @@ import pytest
 
 from photon.dispatcher.claiming_rounds import LeftOut, concatenated, judge
 from photon.registry.entry import Claimant, Claims, Epoch
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 PLAN = Claimant(Epoch("east", 1), 7, "p")
 

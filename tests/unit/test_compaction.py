@@ -21,7 +21,7 @@ from photon.storage.joined_rows import CommittedRows
 from photon.storage.replacing import PlannedReplacement, replace_files
 from photon.storage.store import store_of
 from photon.storage.tables import CommitConflict, OutputTable
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.storage.tokens import Occurrence, PlanKey, Token
 from photon.upkeep.compact import Compacted
 from tests.unit.compacted_table import (
     APP,

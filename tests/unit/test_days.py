@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.errors import WrongUsage
+from photon.process.errors import WrongUsage
 from photon.verification.days import (
     DAY_US,
     HOUR_US,

@@ -41,7 +41,6 @@ from photon.dispatcher.planning import (
 )
 from photon.dispatcher.startup import why_new_epoch
 from photon.dispatcher.task_splitter import spread
-from photon.errors import FormatTooNew
 from photon.feed.marker import Marker
 from photon.join.messages import (
     DamagedWaiting,
@@ -54,6 +53,7 @@ from photon.join.messages import (
 )
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.sections import Limits, Retry
+from photon.process.errors import FormatTooNew
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.register import Generation, Members, Register
 from photon.state.outcomes import Counts, HeldRecord
@@ -75,7 +75,7 @@ from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import NOT_BEGUN, LastCommit
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 from tests.feed.made_steps import release
 from tests.unit.join_world import home_of
 

@@ -25,7 +25,7 @@ from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
 from photon.state.waiting.states import PAGE_ROWS
 from photon.state.waiting.waiting_list import WaitingList
-from photon.tokens import Occurrence, PlanKey, new_id
+from photon.storage.tokens import Occurrence, PlanKey, new_id
 
 NEW = TrackedFile(LogFile(3, "foreign", "a.csv", 77, True, b"a,b", 4, 20, b"h"), 4, b"", False, 90, 5, None)
 GONE = replace(NEW, file=replace(NEW.file, number=4), inside_oversized=True, max_time_us=8, state="gone")

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
-from photon import errors
 from photon.cli.commands import COMMANDS
 from photon.pipeline.document import fields_by_key
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.values import parse_duration, parse_size
+from photon.process import errors
 from photon.process.faults import ALL_FAULT_POINTS
 from photon.verification.report import MEANINGS
 from tests.documents import DOCUMENTS, ROOT, wrong_in

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.errors import FormatTooNew
 from photon.event_store import compaction
 from photon.event_store.compaction import (
     SEGMENTS_A_TIER,
@@ -30,6 +29,7 @@ from photon.event_store.segments import (
     file_name,
     write_segment,
 )
+from photon.process.errors import FormatTooNew
 
 HASHES = st.lists(st.integers(0, 20) | st.integers(2**64 - 5, 2**64 - 1), max_size=60)
 

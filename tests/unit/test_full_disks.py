@@ -19,7 +19,7 @@ from photon.registry.stores.copies import NoReply
 from photon.registry.stores.sqlite.problems import of_error
 from photon.state.database import StateUnavailable
 from photon.storage.full_disks import full_among, in_words, is_without_room, why_not
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.recovery import write_orders
 from tests.e2e.small_disk import SmallDisk
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from photon.logs.files import LogFile, TrackedFile
 from photon.storage.changes import Commit, changed_since, commit_at
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.verification.kept import KeptFile
 from photon.verification.reading import NEIGHBOUR_BYTES, neighbours
 from photon.verification.since import Look, is_trusted, look_at, mended_since

@@ -13,7 +13,7 @@ from photon.registry.lookups import claimant_of
 from photon.state.outcomes import HeldRecord
 from photon.storage.candidate_files import list_of
 from photon.storage.delta import LakeUnavailable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from tests.unit.join_world import NOON_US, PLAN, JoinWorld, claimed, ids_at_home
 
 DAY_US = 24 * 3600 * 1_000_000

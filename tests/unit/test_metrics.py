@@ -13,7 +13,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from photon.dispatcher.shift.measured import Measured
 from photon.dispatcher.shift.people import Decisions
-from photon.errors import FormatTooNew, WrongUsage
 from photon.health.facts import Verified
 from photon.health.metrics.families import budget_families, families
 from photon.health.metrics.serving import PipelineCollector, page_of, serving
@@ -24,6 +23,7 @@ from photon.health.unmatched import UnmatchedSeen
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock
+from photon.process.errors import FormatTooNew, WrongUsage
 from photon.process.measures import Measures
 from photon.registry.errors import RegistryMismatch
 from photon.state.completeness.estimate import Completeness

@@ -15,7 +15,7 @@ from photon.storage.columns import fit
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.tables import FENCE_VERSION, NOT_BEGUN, CommitConflict, LastCommit, OutputTable, app_id
-from photon.tokens import Occurrence, PlanKey, Token
+from photon.storage.tokens import Occurrence, PlanKey, Token
 
 APP = app_id("east", "e")
 ENGINE = ("photon", "jobs", "resources", "assets", "orchestration")

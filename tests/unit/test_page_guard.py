@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from photon.errors import WrongUsage
 from photon.page import guard
 from photon.page.access import Access, token_for
 from photon.page.guard import BURST, MOST_CLIENTS, PER_SECOND, Rates
 from photon.page.refusals import MOST_ANSWER_BYTES, as_json
 from photon.page.serving import listen_at, url_of
 from photon.pipeline.file import Pipeline
+from photon.process.errors import WrongUsage
 from tests.support.manual_clock import ManualClock
 from tests.support.served_page import Answer, served
 

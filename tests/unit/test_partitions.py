@@ -25,7 +25,7 @@ from photon.storage.data_files import DataFiles
 from photon.storage.output_files import write_rows_by_date
 from photon.storage.replacing import PlannedReplacement, replace_files
 from photon.storage.tables import OutputTable, app_id
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 
 APP, PLAN = app_id("east", "e"), PlanKey("east", "e", 1, "p")
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from photon.cli.main import main
 from photon.cli.output import LineFormatter
-from photon.errors import UserError, WrongUsage, without_passwords
 from photon.logs.source import LogsUnavailable
+from photon.process.errors import UserError, WrongUsage, without_passwords
 
 SECRETS = {
     "http://user:pass@127.0.0.1:1": "http://user:***@127.0.0.1:1",

@@ -17,9 +17,9 @@ from photon.dispatcher.recovery.orders import (
     still_open,
     with_parts,
 )
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.state.outcomes import Counts, OutcomeClass
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.recovery import Recovered, acts_on, counted_as, recovery_sentences, unknown_to
 from photon.verification.classes import Evidence
 from photon.verification.report import Case

@@ -15,12 +15,12 @@ from dagster import AssetCheckResult
 from assets.pipeline_files import CHECK as SERVED_CHECK
 from assets.runbook import section_text, with_section
 from examples.demo.traffic import Traffic
-from photon import errors
 from photon.cli import ending
-from photon.errors import DEFECT
 from photon.health.alerts import Kind
 from photon.health.judge import PROMISES
 from photon.pipeline.file import load_pipeline
+from photon.process import errors
+from photon.process.errors import DEFECT
 from tests.documents import ROOT, wrong_in
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.errors import FormatTooNew
 from photon.logs.files import LogFile, TrackedFile
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew
 from photon.state.timeline import FOLDER, UNKNOWN_US, EpochTimeline, Timeline, read_timeline
 
 NOON_US = 1_767_607_200_000_000

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from photon.errors import FormatTooNew
 from photon.pipeline.sections import UNMATCHED_COLUMNS
+from photon.process.errors import FormatTooNew
 from photon.state.unmatched import DOCUMENT, Progress, publish, published
 from photon.storage.columns import TABLE_COLUMNS
 

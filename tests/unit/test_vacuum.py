@@ -13,8 +13,8 @@ from photon.storage.archived_log import ArchivedLog
 from photon.storage.delta import LOG_FOLDER
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import OutputTable
+from photon.storage.tokens import PlanKey
 from photon.storage.vacuum import Kept, vacuum
-from photon.tokens import PlanKey
 from tests.unit.compacted_table import (
     BATCHES,
     WEEK_SECONDS,

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import SystemClock
+from photon.process.errors import FormatTooNew
 from photon.process.faults import arm, disarm
 from photon.storage import append_table
 from photon.storage.append_table import FORMAT_PROPERTY, AppendTable, compact_report_table
 from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import MendedLetter, add_mended, mended_letters
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.compact import plan_compaction
 from photon.verification.report import (
     TERMS,

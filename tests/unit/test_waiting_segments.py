@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from photon.errors import FormatTooNew
 from photon.pipeline.file import load_pipeline
+from photon.process.errors import FormatTooNew
 from photon.state.waiting import merging, segments, states
 from photon.state.waiting.merging import SegmentSize, merge, next_merge
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE, due_us

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from photon.errors import FormatTooNew
+from photon.process.errors import FormatTooNew
 from photon.process.faults import fault_point
 from photon.state.outcomes import OUTCOME_CLASSES, Counts, OutcomeClass
 from photon.storage.store import content
 from photon.storage.sync import in_place_of, remove_abandoned, sync, write_synced
-from photon.tokens import Occurrence, new_id
+from photon.storage.tokens import Occurrence, new_id
 
 FOLDER = "orders"  # in a datacenter's state folder
 SUFFIX, REFUSED = ".json", ".refused"

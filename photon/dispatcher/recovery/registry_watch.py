@@ -32,7 +32,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.storage.delta import LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from photon.errors import FormatTooNew
 from photon.logs.discovery import FoundFile, Scan, Unseen, nearly_matching, signature_of
 from photon.logs.files import Side, TrackedFile
 from photon.logs.folders import watch_of
 from photon.logs.unread_files import Identity
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Log
+from photon.process.errors import FormatTooNew
 from photon.process.pace import pace
 from photon.process.readable import readable
 from photon.state.database import StateDamaged, StateUnavailable, damage_is_named

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
-from photon.errors import UserError
 from photon.pipeline.sections import Limits
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.errors import UserError
 from photon.process.operating_system import PRIVATE_FILE, private_folder
 from photon.state.starting import LOCK_FILE
 

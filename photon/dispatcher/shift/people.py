@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from photon.dispatcher.refusals import refuse_missing_datacenters
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.errors import UserError
 from photon.process.in_time import NotInTime, Question
 from photon.registry.errors import RegistryMismatch, RegistryMissing
 from photon.registry.known_tables import known_tables

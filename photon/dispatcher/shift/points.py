@@ -20,9 +20,9 @@ from photon.dispatcher.shift.growth import LIVE_BYTES, unread_now
 from photon.dispatcher.shift.lease import FAILING_TRIES, LeaseStatus
 from photon.dispatcher.shift.measured import MeasuredFile
 from photon.dispatcher.shift.report import ShiftLog
-from photon.errors import FormatTooNew
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, in_utc
+from photon.process.errors import FormatTooNew
 from photon.process.machine import Machine
 from photon.state.database import StateUnavailable
 from photon.state.points import FINAL_CLASSES, POINTS, Activity, Mark, RecentPoints, Row, mark_row

@@ -37,7 +37,6 @@ from photon.dispatcher.shift.people import ASK_SECONDS, silent_registry
 from photon.dispatcher.shift.points import PointsRecorder, recording_points
 from photon.dispatcher.startup import start
 from photon.dispatcher.waiting_upkeep import WaitingUpkeep
-from photon.errors import FormatTooNew, UserError
 from photon.join.adapting import check_modules
 from photon.join.messages import BatchRunner
 from photon.join.tasks import LocalRunner
@@ -49,6 +48,7 @@ from photon.pipeline.file import Pipeline, PipelineError
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS, SystemClock, microseconds
 from photon.process.environment import EnvironmentLacks, environment_lack, limits_lack
+from photon.process.errors import FormatTooNew, UserError
 from photon.process.in_time import NotInTime, Repeated
 from photon.process.machine import Machine
 from photon.process.measures import Meter

@@ -13,13 +13,13 @@ from prometheus_client.registry import Collector
 
 from photon.dispatcher.shift.measured import measured_in
 from photon.dispatcher.shift.people import decisions_in_time
-from photon.errors import UserError, WrongUsage
 from photon.health.judge import Judge
 from photon.health.metrics.families import budget_families, families
 from photon.health.metrics.shift_families import shift_families
 from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.errors import UserError, WrongUsage
 from photon.verification.availability.budget import Budget, budget_of
 from photon.verification.availability.stored import stored_minutes
 

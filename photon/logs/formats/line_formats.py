@@ -12,10 +12,10 @@ from pathlib import Path
 
 from photon.adapters.line_format import LineFormat
 from photon.adapters.user_modules import load_module
-from photon.errors import WrongUsage
 from photon.logs.formats.json_lines import JsonLines
 from photon.logs.formats.lines import BLANK, LineReader
 from photon.pipeline.sections import Log
+from photon.process.errors import WrongUsage
 
 OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}
 OF_TEXT_TABLES = ("csv", "tsv")

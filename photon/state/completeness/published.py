@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.state.completeness.arrivals import Arrivals
 from photon.state.completeness.estimate import Completeness
 from photon.storage.documents import LakeDocument

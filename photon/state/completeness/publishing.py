@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from photon.errors import FormatTooNew
 from photon.logs.unread_files import MOST_NAMED, UnreadFile
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import FormatTooNew
 from photon.state.completeness.arrivals import Arrivals, Ints
 from photon.state.completeness.estimate import Completeness, complete_up_to_us, mostly_up_to_us
 from photon.state.completeness.published import publish, published

@@ -24,7 +24,7 @@ from photon.state.waiting.states import (
     tally_of,
     unpack,
 )
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 
 @dataclass(frozen=True)

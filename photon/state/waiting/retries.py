@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from photon.errors import FormatTooNew
 from photon.pipeline.location import Location
+from photon.process.errors import FormatTooNew
 from photon.state.waiting.reasons import NEVER_US, Codes
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.states import Rows, Tally, tally_of

@@ -29,7 +29,7 @@ from photon.state.waiting.states import (
     tally_to_stored,
 )
 from photon.state.waiting.waiting_view import WaitingView, rows_at
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 # A new primary takes these up again: records that wait for it, and records that were given up.
 _WAKEABLE = np.array([PRIMARY, UNJOINABLE], np.int8)

@@ -32,7 +32,7 @@ from photon.state.waiting.states import (
     pending,
     tally_from_stored,
 )
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 MOST_IN_MEMORY = 2**16  # records of a list of all; more are put into a file
 WAITING_COLUMNS = pa.schema(

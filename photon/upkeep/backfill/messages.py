@@ -19,7 +19,7 @@ from photon.pipeline.sections import Log
 from photon.storage.append_table import ReportTable
 from photon.storage.columns import TableName
 from photon.storage.output_files import OutputFile
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.backfill.records_at import LogCopy
 from photon.verification.days import Window
 

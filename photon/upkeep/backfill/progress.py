@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from photon.errors import FormatTooNew, UserError
+from photon.process.errors import FormatTooNew, UserError
 from photon.process.operating_system import HeldByAnother, held_alone
 from photon.storage.store import content
 from photon.storage.sync import sync, write_synced
-from photon.tokens import new_id
+from photon.storage.tokens import new_id
 from photon.upkeep.backfill.messages import Tally
 from photon.upkeep.backfill.yielding import FOLDER
 from photon.verification.days import Window

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from photon.dispatcher.reading_again import SecondReading
-from photon.errors import UserError
 from photon.event_store.interface import index_folder
 from photon.event_store.logs import Index
 from photon.join.adapting import fingerprint
 from photon.logs.files import TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock, in_iso
+from photon.process.errors import UserError
 from photon.process.faults import fault_point
 from photon.process.pace import pace
 from photon.process.readable import counted

@@ -19,7 +19,7 @@ from photon.logs.lines_at import ends_of_files, read_records_at
 from photon.logs.parse import parse_combined
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 
 Rows = TypeVar("Rows", pa.Array, pa.ChunkedArray, pa.Table)
 Ints = npt.NDArray[np.int64]

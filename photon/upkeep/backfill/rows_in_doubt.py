@@ -16,13 +16,13 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
+from photon.process.errors import UserError
 from photon.process.readable import counted
 from photon.registry.hashing import hashes_of_texts
 from photon.registry.opening import open_reader
 from photon.registry.origins import Origin, origins_of
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.backfill.plan import CompetingRow, rows_to_drop
 from photon.upkeep.backfill.records_at import Mask
 

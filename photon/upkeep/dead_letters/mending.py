@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from photon.adapters.user_modules import load_module
 from photon.dispatcher.recovery.orders import MOST_RECORDS, OrderedRecord
-from photon.errors import WrongUsage
 from photon.logs.one_record import parse_lines
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, FOREIGN_EVENTS
 from photon.logs.scattered import Lines, read_lines
 from photon.pipeline.file import Pipeline
+from photon.process.errors import WrongUsage
 from photon.storage.mended_letters import mended_letters
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.dead_letters.open_letters import (
     DeadLetter,
     OpenLetters,

@@ -25,7 +25,7 @@ from photon.state.starting import what_starts
 from photon.state.view import open_view
 from photon.storage.columns import DEAD_LETTER_COLUMNS, text
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.upkeep.recovery import OrdersPlan, Recovered, without_ordered
 
 MOST_REASONS = 20  # so many are counted one by one

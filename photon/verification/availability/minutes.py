@@ -34,7 +34,7 @@ from photon.storage.columns import text
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.store_errors import is_away
 from photon.storage.tables import OutputTable
-from photon.tokens import Occurrence
+from photon.storage.tokens import Occurrence
 from photon.verification.availability.budget import (
     HOUR_US,
     MINUTE_US,

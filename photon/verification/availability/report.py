@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from photon.errors import UserError
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Availability
 from photon.process.clock import in_iso, in_utc
+from photon.process.errors import UserError
 from photon.process.readable import counted
 from photon.verification.availability.budget import Budget, Minute, budget_of, sentence, together
 from photon.verification.availability.stored import stored_minutes

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from photon.errors import UserError
 from photon.logs.files import TrackedFile
 from photon.logs.folders import LogFolder, log_folder
 from photon.logs.ranges import Stretch
@@ -22,6 +21,7 @@ from photon.logs.source import UNREADABLE, has_head
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
+from photon.process.errors import UserError
 from photon.state.timeline import EpochTimeline
 from photon.state.view import open_view
 from photon.storage.append_table import AppendTable

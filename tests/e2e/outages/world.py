@@ -27,10 +27,10 @@ from infra.servers.stores import StoreServer, fastest_kind, store_servers
 from photon.dispatcher.dispatcher import Mode
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.run import run_shift
-from photon.errors import UserError
 from photon.pipeline.file import load_pipeline
 from photon.process import faults
 from photon.process.clock import SystemClock
+from photon.process.errors import UserError
 from photon.process.lifeline import end_with
 from photon.registry.opening import close_registries, init_registry
 from tests.e2e.outages.checker import faults_in, read_logs

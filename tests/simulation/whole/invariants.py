@@ -26,7 +26,7 @@ from photon.registry.view import View
 from photon.state.database import STATE_FILE, StateReader
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.tables import FENCE_VERSION
-from photon.tokens import Occurrence, PlanKey
+from photon.storage.tokens import Occurrence, PlanKey
 from tests.simulation.rules import must
 from tests.simulation.whole.processes import this_process
 from tests.simulation.whole.releases import ReleaseRules

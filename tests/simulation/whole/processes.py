@@ -14,7 +14,7 @@ from pathlib import Path
 
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View
-from photon.tokens import new_id
+from photon.storage.tokens import new_id
 from tests.simulation.whole.site import Site
 from tests.support.crashes import SimulatedCrash
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry

@@ -63,7 +63,7 @@ def without_threads(site: Site) -> Iterator[None]:
         for name, replacement in {
             "photon.dispatcher.shift.run.Heartbeat": NoHeartbeat,
             "photon.dispatcher.shift.lease.LOCK_TRIES": 1,
-            "photon.tokens.secrets.token_hex": lambda count: site.ids.randbytes(count).hex(),
+            "photon.storage.tokens.secrets.token_hex": lambda count: site.ids.randbytes(count).hex(),
             "photon.storage.output_files.uuid.uuid4": lambda: UUID(bytes=site.ids.randbytes(16)),
             "photon.storage.tables.open_table": lent_tables(site.lakes_put_back),
             "photon.storage.tables.is_table": is_table,
