@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,8 +13,8 @@ from jobs.local.columns import LocalColumn, quoted
 class Queries(Protocol):
     """Where frames are run: a session."""
 
-    def query(self, sql: str) -> LocalFrame:
-        """A frame of a query, whose columns are not known here."""
+    def columns_of(self, sql: str) -> list[str]:
+        """The columns of a query, as DuckDB names them."""
 
     def run(self, sql: str) -> pa.Table:
         """The rows of a query."""
@@ -39,25 +39,41 @@ class LocalRow(dict[str, Any]):
 class LocalFrame:
     """A query that was not run yet."""
 
-    def __init__(self, session: Queries, sql: str, columns: list[str]) -> None:
-        self._session, self.sql, self.columns = session, sql, columns
+    def __init__(self, session: Queries, sql: str, columns: list[str] | None) -> None:
+        """`columns`: None where only DuckDB knows their names."""
+        self._session, self.sql, self._columns = session, sql, columns
 
-    def _of(self, sql: str) -> LocalFrame:
-        return self._session.query(sql)
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns. To ask DuckDB at each step took half the time of a small verification."""
+        if self._columns is None:
+            self._columns = self._session.columns_of(self.sql)
+        return self._columns
+
+    def _of(self, sql: str, names: Sequence[str | None]) -> LocalFrame:
+        """A frame of a query. `names`: of its columns; DuckDB names those of None, and equal ones anew."""
+        known = [name for name in names if name is not None]
+        is_plain = len({name.lower() for name in known}) == len(names)
+        return LocalFrame(self._session, sql, known if is_plain else None)
 
     # -- columns
 
     def select(self, *columns: LocalColumn | str) -> LocalFrame:
-        return self._of(f"SELECT {', '.join(map(_selected, columns))} FROM ({self.sql})")
+        wanted = [_column(one) for one in columns]
+        sql = f"SELECT {', '.join(map(_selected, wanted))} FROM ({self.sql})"
+        return self._of(sql, [one.name for one in wanted])
 
     def withColumn(self, name: str, column: LocalColumn) -> LocalFrame:
         new = f"{column.sql} AS {quoted(name)}"
-        kept = [new if _same(one, name) else quoted(one) for one in self.columns]
-        return self._of(f"SELECT {', '.join(kept if new in kept else [*kept, new])} FROM ({self.sql})")
+        names = [name if _same(one, name) else one for one in self.columns]
+        names = names if name in names else [*names, name]
+        wanted = (new if one == name else quoted(one) for one in names)
+        return self._of(f"SELECT {', '.join(wanted)} FROM ({self.sql})", names)
 
     def withColumnRenamed(self, name: str, to: str) -> LocalFrame:
-        renamed = (f"{quoted(one)} AS {quoted(to if _same(one, name) else one)}" for one in self.columns)
-        return self._of(f"SELECT {', '.join(renamed)} FROM ({self.sql})")
+        names = [to if _same(one, name) else one for one in self.columns]
+        renamed = (f"{quoted(one)} AS {quoted(new)}" for one, new in zip(self.columns, names, strict=True))
+        return self._of(f"SELECT {', '.join(renamed)} FROM ({self.sql})", names)
 
     def drop(self, *names: str) -> LocalFrame:
         return self.select(*(_named(one) for one in self.columns if not any(_same(one, n) for n in names)))
@@ -66,18 +82,17 @@ class LocalFrame:
 
     def where(self, condition: LocalColumn | str) -> LocalFrame:
         sql = condition.sql if isinstance(condition, LocalColumn) else condition
-        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) WHERE {sql}", self.columns)
+        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) WHERE {sql}", self._columns)
 
     def distinct(self) -> LocalFrame:
-        return LocalFrame(self._session, f"SELECT DISTINCT * FROM ({self.sql})", self.columns)
+        return LocalFrame(self._session, f"SELECT DISTINCT * FROM ({self.sql})", self._columns)
 
     def limit(self, most: int) -> LocalFrame:
-        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) LIMIT {most}", self.columns)
+        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) LIMIT {most}", self._columns)
 
     def orderBy(self, *columns: LocalColumn | str) -> LocalFrame:
-        by = (one if isinstance(one, LocalColumn) else LocalColumn.named(one) for one in columns)
-        order = ", ".join(f"{one.sql} {one.order}" for one in by)
-        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) ORDER BY {order}", self.columns)
+        order = ", ".join(f"{one.sql} {one.order}" for one in map(_column, columns))
+        return LocalFrame(self._session, f"SELECT * FROM ({self.sql}) ORDER BY {order}", self._columns)
 
     sortWithinPartitions = orderBy
 
@@ -97,24 +112,23 @@ class LocalFrame:
             f"NULL AS {quoted(name)}" if allowMissingColumns and name.lower() not in there else quoted(name)
             for name in self.columns
         )
-        return self.union(self._of(f"SELECT {', '.join(wanted)} FROM ({other.sql})"))
+        return self.union(self._of(f"SELECT {', '.join(wanted)} FROM ({other.sql})", self.columns))
 
     def join(self, other: LocalFrame, on: str | list[str], how: str = "inner") -> LocalFrame:
         """As Spark's: columns of `on` come first, then others of this frame, then those of the other one."""
         keys = [on] if isinstance(on, str) else on
         condition = " AND ".join(f"l.{quoted(key)} = r.{quoted(key)}" for key in keys)
         mine = [*keys, *(name for name in self.columns if not any(_same(name, key) for key in keys))]
-        wanted = [f"l.{quoted(name)}" for name in mine]
+        others: list[str] = []
         if how in ("inner", "left"):
-            others = (name for name in other.columns if not any(_same(name, key) for key in keys))
-            wanted += [f"r.{quoted(name)}" for name in others]
+            others = [name for name in other.columns if not any(_same(name, key) for key in keys)]
+        wanted = [*(f"l.{quoted(name)}" for name in mine), *(f"r.{quoted(name)}" for name in others)]
         words = {"inner": "JOIN", "left": "LEFT JOIN", "left_semi": "SEMI JOIN", "left_anti": "ANTI JOIN"}
         tables = f"({self.sql}) AS l {words[how]} ({other.sql}) AS r ON {condition}"
-        return self._of(f"SELECT {', '.join(wanted)} FROM {tables}")
+        return self._of(f"SELECT {', '.join(wanted)} FROM {tables}", [*mine, *others])
 
     def groupBy(self, *columns: LocalColumn | str) -> LocalGroups:
-        by = (one if isinstance(one, LocalColumn) else LocalColumn.named(one) for one in columns)
-        return LocalGroups(self, list(by))
+        return LocalGroups(self, [_column(one) for one in columns])
 
     # -- what runs a query
 
@@ -133,7 +147,7 @@ class LocalFrame:
         return self
 
     def localCheckpoint(self, storageLevel: object = None) -> LocalFrame:
-        return LocalFrame(self._session, self._session.stored(self.sql), self.columns)
+        return LocalFrame(self._session, self._session.stored(self.sql), self._columns)
 
     def unpersist(self) -> None:
         """They go with their session."""
@@ -159,9 +173,9 @@ class LocalGroups:
         self._frame, self._by = frame, by
 
     def agg(self, *columns: LocalColumn) -> LocalFrame:
-        frame, keys = self._frame, ", ".join(one.sql for one in self._by)
-        wanted = ", ".join(map(_selected, [*self._by, *columns]))
-        return frame._of(f"SELECT {wanted} FROM ({frame.sql}) GROUP BY {keys}")
+        frame, keys, wanted = self._frame, ", ".join(one.sql for one in self._by), [*self._by, *columns]
+        sql = f"SELECT {', '.join(map(_selected, wanted))} FROM ({frame.sql}) GROUP BY {keys}"
+        return frame._of(sql, [one.name for one in wanted])
 
     def count(self) -> LocalFrame:
         return self.agg(LocalColumn("count(*)", "count"))
@@ -171,8 +185,11 @@ def _named(name: str) -> LocalColumn:
     return LocalColumn(quoted(name), name)
 
 
-def _selected(one: LocalColumn | str) -> str:
-    column = one if isinstance(one, LocalColumn) else LocalColumn.named(one)
+def _column(one: LocalColumn | str) -> LocalColumn:
+    return one if isinstance(one, LocalColumn) else LocalColumn.named(one)
+
+
+def _selected(column: LocalColumn) -> str:
     return column.sql if column.name is None else f"{column.sql} AS {quoted(column.name)}"
 
 

@@ -108,9 +108,9 @@ class LocalSession:
 
     # -- queries
 
-    def query(self, sql: str) -> LocalFrame:
-        """A frame of a query, whose columns DuckDB names."""
-        return LocalFrame(self, sql, list(self._database.sql(sql).columns))
+    def columns_of(self, sql: str) -> list[str]:
+        """The columns of a query, as DuckDB names them."""
+        return list(self._database.sql(sql).columns)
 
     def run(self, sql: str) -> pa.Table:
         return self._database.sql(sql).to_arrow_table()

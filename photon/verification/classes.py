@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import cache
 from typing import Literal
 
 from photon.registry.lookups import Hold
@@ -49,9 +50,10 @@ def class_of(evidence: Evidence) -> OutcomeClass | None:
     return next((outcome for some, outcome in first_that_applies if evidence & some), None)
 
 
-def class_table() -> list[OutcomeClass | None]:
+@cache
+def class_table() -> tuple[OutcomeClass | None, ...]:
     """`class_of` for every combination of evidence, by its bits, so that a query engine can apply it."""
-    return [class_of(Evidence(bits)) for bits in range(2 * max(Evidence))]
+    return tuple(class_of(Evidence(bits)) for bits in range(2 * max(Evidence)))
 
 
 def undecided_evidence() -> list[int]:

@@ -126,6 +126,28 @@ def test_a_column_is_replaced_in_its_place_or_added_last(session: LocalSession) 
     assert values(rows.drop("New")) == [("b", 1)]
 
 
+def test_each_frame_knows_the_names_that_its_rows_have(session: LocalSession) -> None:
+    rows, other = frame(session, ("a", 1)), frame(session, ("a", 2), schema="ID string, NUMBER long")
+    nested = rows.select(F.struct("id", "number").alias("at"), F.col("number") + F.lit(1))
+    made = {
+        "select": rows.select("number", F.col("id").alias("Name")),
+        "fields": nested.select("at.*"),
+        "no name": nested,
+        "replaced": rows.withColumn("Id", F.lit("b")).withColumn("new", F.lit(1)),
+        "renamed": rows.withColumnRenamed("ID", "to"),
+        "dropped": rows.drop("ID"),
+        "joined": rows.join(other.withColumnRenamed("number", "there"), "id", "left"),
+        "equal names": rows.join(other, "id"),
+        "partners": rows.join(other, ["id"], "left_semi"),
+        "groups": rows.groupBy("id").agg(F.max("number").alias("most")),
+        "counted": rows.groupBy("id").count(),
+        "union": rows.union(other).where("number > 0").distinct().orderBy("id").limit(3),
+    }
+    assert {how: one.columns for how, one in made.items()} == {
+        how: one.to_arrow().column_names for how, one in made.items()
+    }
+
+
 def test_a_task_has_batches_and_is_run_once(session: LocalSession) -> None:
     seen: list[int] = []
 
