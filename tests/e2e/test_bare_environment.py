@@ -97,9 +97,9 @@ def test_a_full_temporary_folder_is_named_where_a_join_would_hang(pipeline: Path
     ("limit", "words"),
     [
         ("-f 16", ("write files of 8.0 KiB", "ulimit -f unlimited")),
-        ("-f 131072", ("write files of 64.0 MiB", "ulimit -f unlimited")),
+        pytest.param("-f 131072", ("write files of 64.0 MiB", "ulimit -f unlimited"), marks=pytest.mark.long),
         ("-v 716800", ("map 700 MiB of memory", "ulimit -v unlimited")),
-        ("-v 2097152", ("map 2.0 GiB of memory", "ulimit -v unlimited")),
+        pytest.param("-v 2097152", ("map 2.0 GiB of memory", "ulimit -v unlimited"), marks=pytest.mark.long),
     ],
 )
 def test_a_limit_of_the_shell_is_named_before_anything_is_made(

@@ -28,7 +28,7 @@ from tests.orchestration.dated_days import (
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)  # thirty days are 180 runs
-@pytest.mark.parametrize("number", [12, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [9, pytest.param(30, marks=pytest.mark.long)])
 def test_the_last_day_is_no_larger_than_the_one_after_the_longest_retention(
     instance: DagsterInstance, home: Path, number: int
 ) -> None:
