@@ -12,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from photon.pipeline.values import A_FORMAT
+
 KeyPath = tuple[str | int, ...]
 Problem = tuple[int, str]  # line, what is wrong
 _DEEPEST = 20
@@ -103,7 +105,7 @@ _EXPECTED = {
     "primary": "a mapping with files, format, id and time",
     "foreign": "a mapping with files, format, id, key and time",
     "files": "a glob below the logs folder, such as clicks/**/*.jsonl",
-    "format": "csv, tsv, jsonl, or module:Class of a format of your own",
+    "format": A_FORMAT,
     "id": "a column's name, or a list of different ones",
     "key": "the column that holds the id of the primary event",
     "time": "a column's name, or a list of two: that of the day and that of the time of day",

@@ -40,7 +40,7 @@ from photon.pipeline.sections import (
     Unmatched,
     Verification,
 )
-from photon.pipeline.values import PIPELINE_NAME, AdapterName, DatacenterName, Owner, Url
+from photon.pipeline.values import PIPELINE_NAME, TEXT_TABLES, AdapterName, DatacenterName, Owner, Url
 from photon.process.errors import WrongUsage, without_passwords
 
 
@@ -228,9 +228,9 @@ _OF_TEXT_TABLES = ("delimiter", "quote", "escape", "header", "comment", "encodin
 
 def _wrong_dialect(log: Log) -> Iterator[tuple[str, str]]:
     """Keys of a log that can't go together, each with what was expected."""
-    if log.format not in ("csv", "tsv"):
+    if log.format not in TEXT_TABLES:
         for key in sorted(log.model_fields_set.intersection(_OF_TEXT_TABLES)):
-            yield key, f"expected it beside format: csv or tsv, got format: {log.format}"
+            yield key, f"expected it beside format: {' or '.join(TEXT_TABLES)}, got format: {log.format}"
         return
     quote = ('"' if log.format == "csv" else "") if log.quote is None else log.quote
     delimiter = log.delimiter or ("," if log.format == "csv" else "\t")

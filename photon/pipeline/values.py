@@ -231,15 +231,12 @@ Place = Annotated[Location, BeforeValidator(_location)]
 Cron = Annotated[str, AfterValidator(parse_cron)]
 # Settings of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
-OwnFormat = Literal["csv", "tsv", "jsonl"]
+TextTable = Literal["csv", "tsv"]  # a header names the values
+OwnFormat = Literal[TextTable, "jsonl"]
+TEXT_TABLES: tuple[TextTable, ...] = get_args(TextTable)
 OWN_FORMATS: tuple[OwnFormat, ...] = get_args(OwnFormat)
-Format = Annotated[
-    str,
-    _must(
-        re.compile("|".join((*OWN_FORMATS, _ATTRIBUTE))).fullmatch,
-        "csv, tsv, jsonl, or module:Class of a format of your own",
-    ),
-]
+A_FORMAT = f"{', '.join(OWN_FORMATS)}, or module:Class of a format of your own"
+Format = Annotated[str, _must(re.compile("|".join((*OWN_FORMATS, _ATTRIBUTE))).fullmatch, A_FORMAT)]
 Encoding = Literal["utf-8", "latin-1", "cp1252"]
 ONE_BYTE_ENCODINGS: frozenset[Encoding] = frozenset({"latin-1", "cp1252"})  # each byte is a character
 Delimiter = Annotated[

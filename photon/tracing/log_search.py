@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.files import Side, TrackedFile
-from photon.logs.formats.line_formats import format_of
+from photon.logs.formats.line_formats import reader_of
 from photon.logs.parse import read_events
 from photon.logs.ranges import NOT_READ_AGAIN, PIECE_BYTES, Stretch, read_pieces
 from photon.logs.tailing.tail import LogTail
@@ -127,10 +127,10 @@ def _search_file(
 
 def may_contain(data: bytes, ids: Sequence[str], log: Log) -> bool:
     """False only if no record of these bytes can have one of the ids, so that they need not be parsed."""
-    if len(log.id) > 1 or format_of(log) is not None or not all(_PLAIN_ID.fullmatch(id) for id in ids):
+    if len(log.id) > 1 or not all(_PLAIN_ID.fullmatch(id) for id in ids):
         return True
-    # JSON may spell any character as an escape.
-    return any(id.encode() in data for id in ids) or (log.format == "jsonl" and b"\\u" in data)
+    reader = reader_of(log)  # none: a header names the values, which are as they are
+    return any(id.encode() in data for id in ids) or (reader is not None and reader.may_escape(data))
 
 
 def _log(pipeline: Pipeline, side: Side) -> PrimaryLog | ForeignLog:

@@ -117,6 +117,9 @@ class JsonLines(LineReader):
     def record(self, raw: bytes) -> Mapping[str, str | None]:
         return decode_record(raw)
 
+    def may_escape(self, data: bytes) -> bool:
+        return b"\\u" in data
+
     def value(self, record: Mapping[str, str | None], name: str) -> str | None:
         return value_of(record, name)
 

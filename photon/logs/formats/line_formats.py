@@ -1,7 +1,6 @@
 """The formats whose lines name their own values: Photon's, and users' (`photon.adapters.line_format`).
 
-CSV and TSV are none of them: there a header names the values (`photon.logs.formats.dialect`). CONTRIBUTING.md
-says where a new format of Photon's own is named, beside `OWN`.
+CSV and TSV are none of them: there a header names the values (`photon.logs.formats.dialect`).
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from photon.adapters.user_modules import load_module
 from photon.logs.formats.json_lines import JsonLines
 from photon.logs.formats.lines import BLANK, LineReader
 from photon.pipeline.sections import Log
+from photon.pipeline.values import TEXT_TABLES
 from photon.process.errors import WrongUsage
 
 OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}
-OF_TEXT_TABLES = ("csv", "tsv")
 REASON_CHARACTERS = 500  # kept of a user's own message: a dead letter's reason is for people to read
 
 
@@ -28,7 +27,7 @@ class FormatNotFound(WrongUsage):
 
 def reader_of(log: Log) -> LineReader | None:
     """The reader of a log's lines; None for CSV and TSV. FormatNotFound."""
-    if log.format in OF_TEXT_TABLES:
+    if log.format in TEXT_TABLES:
         return None
     return OWN.get(log.format) or _readers_of_users(log.format, log.folder)
 

@@ -48,6 +48,10 @@ class LineReader(ABC):
     def record(self, raw: bytes) -> Mapping[str, str | None]:
         """The values of one line by key, as text; ValueError says why it is no record."""
 
+    def may_escape(self, data: bytes) -> bool:
+        """Whether these lines may spell a value otherwise than by its own characters."""
+        return True
+
     def value(self, record: Mapping[str, str | None], name: str) -> str | None:
         """A record's value of this name; None where it has none."""
         return record.get(name)
