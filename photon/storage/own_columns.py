@@ -34,7 +34,8 @@ def columns_to_add(there: pa.Schema, rows: Iterable[pa.Schema], table: object) -
             new.append(marked(pa.field(field.name, field.type, nullable=True)))
         elif before.type != field.type:
             raise SchemaConflict(
-                f"column {field.name!r} of {table} holds {before.type}, new rows have {field.type}"
+                f"column {field.name!r} of {table}: expected {before.type}, new rows have {field.type}; have "
+                f"the adapter give {before.type}, or give its column another name"
             )
         elif before.name != field.name:
             respelled = respelled or f"{field.name!r} is {before.name!r} there"

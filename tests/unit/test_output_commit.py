@@ -14,6 +14,7 @@ from photon.process.faults import watched
 from photon.storage.columns import fit
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile, write_rows
+from photon.storage.own_columns import SchemaConflict, columns_to_add
 from photon.storage.tables import FENCE_VERSION, NOT_BEGUN, CommitConflict, LastCommit, OutputTable, app_id
 from photon.storage.tokens import Occurrence, PlanKey, Token
 
@@ -97,6 +98,13 @@ def test_files_that_spell_a_new_column_differently_are_to_be_written_again_as_th
     assert again == ["Country"]
     table.commit([with_column("Country"), with_column("Country")], APP, 1, 0)
     assert table.load().to_pyarrow_table()["Country"].to_pylist() == ["x", "x"]
+
+
+def test_a_column_of_another_type_is_named_with_the_type_that_was_expected_and_what_to_do() -> None:
+    there, new = pa.schema([("price", pa.int64())]), pa.schema([("price", pa.string())])
+    told = "column 'price' of east: expected int64, new rows have string; have the adapter give int64"
+    with pytest.raises(SchemaConflict, match=told):
+        columns_to_add(there, [new], "east")
 
 
 def test_a_commit_names_the_plan_of_its_app_and_of_no_other(table: OutputTable) -> None:
