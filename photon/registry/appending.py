@@ -152,15 +152,20 @@ def everywhere(view: View, positions: Attempts, make: Make, wants: Callable[[Led
     """
     catch_up(view, positions)
     while True:
-        unsealed = [view.states[ledger] for ledger in view.unsealed()]
-        closed = [one.ledger for one in unsealed if not one.is_open and _is_due(view, one.ledger)]
-        if closed:
-            open_ledger(view, positions, closed[0])
-            continue
-        asked = [one.ledger for one in unsealed if one.is_open and wants(one)]
+        open_due(view, positions)
+        asked = [one.ledger for one in view.states.values() if one.takes_entries and wants(one)]
         if not asked:
             return
         append(view, positions, dict.fromkeys(asked, lambda state: make(state) if wants(state) else None))
+
+
+def open_due(view: View, positions: Attempts) -> None:
+    """Open each ledger whose ids can be claimed nowhere else. RegistryUnavailable, RegistryMismatch."""
+    while due := [one for one in view.unsealed() if not view.states[one].is_open and _is_due(view, one)]:
+        open_ledger(view, positions, due[0])
+    newest = len(view.register.generations) - 1
+    if any(view.states[one].is_sealed for one in view.register.ledgers(newest)):
+        raise view.mismatch(f"generation {newest} is sealed, and the register knows of no next one")
 
 
 def _is_due(view: View, ledger: LedgerId) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from photon.registry.appending import append, open_ledger
+from photon.registry.appending import append, open_due, open_ledger
 from photon.registry.closing import Closing, close_batches, free_joins, is_left, next_close, riding
 from photon.registry.entry import Claimant, Claims, Entry, Epoch, Hashes, LedgerId, Times
 from photon.registry.fold import LedgerState
@@ -165,7 +165,7 @@ class EpochOver(Exception):
         super().__init__(f"epoch {epoch} is over: another process has ended it")
 
 
-# -- claiming: a batch's ids are appended to the ledgers that they meet, until somebody holds each
+# -- claiming: a batch's ids are appended to the ledgers that have them, until somebody holds each
 
 
 def claim(view: View, positions: Positions, claims: Claims, closes: Closing | None = None) -> Holders:
@@ -178,8 +178,7 @@ def claim(view: View, positions: Positions, claims: Claims, closes: Closing | No
     ordered = claims.take(np.argsort(claims.hashes[:, 0], kind="stable"))  # in order they are found sooner
     left = ordered
     while len(left):
-        for ledger in _meets(view, left):
-            open_ledger(view, positions, ledger)
+        open_due(view, positions)
         _append_all(view, positions, left, closes)
         found = view.find(ordered.hashes, ordered.times_us)
         left = ordered.take(~found.are_held & ~found.are_too_old)
@@ -189,27 +188,6 @@ def claim(view: View, positions: Positions, claims: Claims, closes: Closing | No
     is_late = holders.are_of(claims.claimant) & (claims.times_us < view.register.boundary_us)
     holders.are_too_old[is_late] = True
     return holders
-
-
-def _meets(view: View, claims: Claims) -> list[LedgerId]:
-    """The ledgers in which these ids are claimed now: the current ones, or behind a seal the next."""
-    met: set[LedgerId] = set()
-    current = view.current(claims.hashes)
-    met.update(_covering(view, view.register.live_generations[0], claims.hashes[current.are_nowhere]))
-    for ledger, indices in current.ledgers():
-        if view.states[ledger].is_sealed:
-            met.update(_covering(view, ledger.generation + 1, claims.hashes[indices]))
-        else:
-            met.add(ledger)
-    return sorted(met)
-
-
-def _covering(view: View, generation: int, hashes: Hashes) -> list[LedgerId]:
-    """The ledgers of a generation that have some of these ids in their range."""
-    if generation >= len(view.register.generations):
-        raise view.mismatch(f"generation {generation - 1} is sealed, and the register knows of no next one")
-    ledgers = view.register.ledgers(generation)
-    return [ledger for ledger in ledgers if view.states[ledger].covers(hashes).any()]
 
 
 def _append_all(view: View, positions: Positions, claims: Claims, closes: Closing | None) -> None:

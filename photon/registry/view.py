@@ -40,12 +40,6 @@ class Current(NamedTuple):
     generations: npt.NDArray[np.int32]
     numbers: npt.NDArray[np.int64]
 
-    @property
-    def are_nowhere(self) -> Mask:
-        """Which ids have no open ledger."""
-        nowhere: Mask = self.generations == NO_LEDGER
-        return nowhere
-
     def ledgers(self) -> list[tuple[LedgerId, npt.NDArray[np.intp]]]:
         """Each ledger, and the indices of its ids."""
         both = self.generations.astype(np.int64) << 16 | self.numbers

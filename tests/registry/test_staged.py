@@ -179,6 +179,14 @@ def test_a_ledger_whose_parents_were_put_back_to_before_their_seals_is_refused()
         catch_up(View(store.register, "new"), store)
 
 
+def test_a_seal_behind_which_the_register_knows_of_no_generation_is_refused() -> None:
+    store = PositionsInMemory(2)
+    east = store.view("east")
+    seal(east, store, LedgerId(0, 1))
+    with pytest.raises(RegistryMismatch, match="knows of no next one"):
+        claim(east, store, claims_of(FIRST, RIGHT))
+
+
 def test_two_rollers_with_different_numbers_open_one_generation() -> None:
     store = PositionsInMemory()
     one, other = store.view("one"), store.view("other")
