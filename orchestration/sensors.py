@@ -82,6 +82,9 @@ def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = 
         unresponsive_since_us = int(before) if before.isdecimal() else None  # else of an earlier format
         found = _look(pipeline, datacenter, runs, clock.now_us(), unresponsive_since_us)
         decision = decide(found, pipeline.shift)
+        if decision.launch:  # most ticks launch none: only before one the last runs are read, for a backoff
+            found = replace(found, past_runs=runs.past())
+            decision = decide(found, pipeline.shift)
         if decision.launch and (why := why_not_to_run(pipeline, datacenter)) is not None:
             decision = replace(decision, launch=False, reason=why)
         _carry_out(decision, found, runs, pipeline.datacenters[datacenter].state)
@@ -99,11 +102,11 @@ def _look(
     pipeline: Pipeline, datacenter: str, runs: ShiftRuns, now_us: int, unresponsive_since_us: int | None
 ) -> Snapshot:
     # Runs first: a run that takes the lease in between is then seen with it, not as one that lost it.
-    in_progress, past = runs.in_progress(), runs.past()
+    in_progress = runs.in_progress()
     status = lease_status_of(pipeline.datacenters[datacenter].state)
     is_ours = status.lease is not None and runs.has(status.lease.run)
     growth = growth_of(pipeline, datacenter, now_us)
-    return Snapshot(now_us, growth, status, in_progress, past, is_ours, unresponsive_since_us)
+    return Snapshot(now_us, growth, status, in_progress, (), is_ours, unresponsive_since_us)
 
 
 def _carry_out(decision: Decision, found: Snapshot, runs: ShiftRuns, state: Path) -> None:

@@ -56,7 +56,7 @@ class Snapshot:
     growth: Growth
     lease_status: LeaseStatus
     runs: tuple[Run, ...] = ()
-    past_runs: tuple[PastRun, ...] = ()  # the latest first
+    past_runs: tuple[PastRun, ...] = ()  # the latest first; they keep a launch back, and bring none about
     lease_is_ours: bool = False  # the lease names a run of this Dagster's, over or not
     unresponsive_since_us: int | None = None  # the last heartbeat, if the tick before found it too old
 

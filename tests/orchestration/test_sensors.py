@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from dagster import AssetKey, AssetObservation, DagsterInstance, DagsterRunStatus, build_sensor_context
@@ -56,6 +57,26 @@ def test_a_datacenter_with_logs_and_nobody_to_join_them_gets_a_run_that_says_why
 def test_a_run_of_another_datacenter_is_not_in_the_way(location: Location) -> None:
     location.run("west")
     assert launched(location.tick()) == ["east"]
+
+
+def test_runs_that_are_over_are_read_only_where_one_would_be_launched(location: Location) -> None:
+    def statuses_read() -> set[DagsterRunStatus]:
+        read = location.instance.get_run_records
+        with mock.patch.object(location.instance, "get_run_records", side_effect=read) as asked:
+            location.tick()
+        return {one for call in asked.call_args_list for one in call.args[0].statuses}
+
+    assert DagsterRunStatus.FAILURE in statuses_read()
+    location.run()
+    assert DagsterRunStatus.FAILURE not in statuses_read()
+
+
+def test_shifts_that_fail_at_once_are_not_followed_at_once(location: Location) -> None:
+    for _ in range(9):
+        location.instance.report_run_failed(location.instance.get_run_by_id(location.run()), "no")  # type: ignore[arg-type]
+    tick = location.tick()
+    assert launched(tick) == []
+    assert "the last 9 shifts failed at once" in str(tick.skip_message)
 
 
 def test_a_run_that_was_launched_from_the_asset_graph_counts(location: Location) -> None:
