@@ -25,7 +25,6 @@ from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock, SystemClock
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
-from photon.registry.opening import close_registries_soon
 from resources.environment import ServedPipeline, dagster_name
 
 TICK_SECONDS = 10
@@ -49,8 +48,6 @@ def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> Senso
             found = {ENDPOINTS: (_look(pipeline),)}
         except RegistryMissing as error:
             return SensorResult(skip_reason=SkipReason(str(error)))
-        finally:
-            close_registries_soon()
         memory = Memory.from_text(context.cursor).fresh(now_us).having_found(found, now_us)
         told = {promise: one for promise, (one,) in memory.telling(found, now_us).items()}
         sure = {promise: one for promise, one in told.items() if not one.is_unsure}

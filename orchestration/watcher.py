@@ -31,7 +31,6 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.errors import UserError
 from photon.process.in_time import Repeated
-from photon.registry.opening import close_registries_soon
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
@@ -70,21 +69,16 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
         after: dict[str, WatcherNotes] = {}
         news: list[AssetCheckEvaluation] = []
         problems: list[str] = []
-        try:
-            for name in served.datacenters:
-                is_starting = bool(ShiftRuns(KEPT.of(context), served, name).in_progress())
-                now_us = clock.now_us()
-                seen = _look_at(
-                    pipeline, name, before.get(name, WatcherNotes()), now_us, is_starting, decisions
-                )
-                due = _due(seen, now_us)
-                after[name] = replace(seen.notes, told={**seen.notes.told, **due})
-                found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
-                unlike = unlike_shown(KEPT.of(context), found.values())
-                news += [one for promise, one in found.items() if promise in due or one in unlike]
-                problems += seen.problems
-        finally:
-            close_registries_soon()
+        for name in served.datacenters:
+            is_starting = bool(ShiftRuns(KEPT.of(context), served, name).in_progress())
+            now_us = clock.now_us()
+            seen = _look_at(pipeline, name, before.get(name, WatcherNotes()), now_us, is_starting, decisions)
+            due = _due(seen, now_us)
+            after[name] = replace(seen.notes, told={**seen.notes.told, **due})
+            found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
+            unlike = unlike_shown(KEPT.of(context), found.values())
+            news += [one for promise, one in found.items() if promise in due or one in unlike]
+            problems += seen.problems
         return SensorResult(
             skip_reason=SkipReason("; ".join(problems) or "all datacenters are well"),
             cursor=as_text(after),

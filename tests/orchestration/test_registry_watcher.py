@@ -12,8 +12,9 @@ from dagster_shared.record import replace
 
 from infra.servers.stores import StoreServer, fastest_kind, store_servers
 from orchestration.registry_watcher import registry_sensor
+from orchestration.watcher import watcher_sensor
 from photon.process.clock import SystemClock
-from photon.registry.opening import init_registry
+from photon.registry.opening import close_registries, find_registry, init_registry, positions_at
 from tests.orchestration.location import Location
 from tests.support.stopped_processes import stopped
 
@@ -27,10 +28,11 @@ def servers(tmp_path: Path) -> Iterator[list[StoreServer]]:
 
 
 @pytest.fixture
-def location(tmp_path: Path, servers: list[StoreServer], instance: DagsterInstance) -> Location:
+def location(tmp_path: Path, servers: list[StoreServer], instance: DagsterInstance) -> Iterator[Location]:
     urls = ", ".join(f"{{url: {server.url}}}" for server in servers)
     more = f"registry: {{endpoints: [{urls}]}}\n"
-    return Location(tmp_path / "pipeline", more=more, instance=instance)
+    yield Location(tmp_path / "pipeline", more=more, instance=instance)
+    close_registries()
 
 
 def tick(location: Location, cursor: str | None = None) -> SensorExecutionData:
@@ -105,3 +107,17 @@ def test_a_local_registry_needs_no_watcher(tmp_path: Path) -> None:
     sensors = [one.name for one in Location(tmp_path).defs.get_repository_def().sensor_defs]
     assert "clicks__watcher" in sensors
     assert "clicks__registry_watcher" not in sensors
+
+
+def test_a_look_leaves_alone_what_another_sensor_of_the_process_asks_the_registry_by(
+    location: Location,
+) -> None:
+    """Dagster runs the sensors of a location on threads of one process, those of other pipelines too."""
+    init_registry(location.pipeline, SystemClock())
+    positions = positions_at(find_registry(location.pipeline))
+    register = positions.attempt().confirm()
+    tick(location)
+    watcher_sensor(location.served, location.clock).evaluate_tick(
+        build_sensor_context(location.instance, definitions=location.defs)
+    )
+    assert positions.attempt().confirm() == register

@@ -62,8 +62,9 @@ def test_a_run_that_can_do_nothing_without_the_registry_fails_soon_and_names_it(
 ) -> None:
     (failed,) = [event for event in run(beside_silence, name).all_events if event.is_step_failure]
     said = str(failed.step_failure_data.user_failure_data)
-    assert "the registry at http://127.0.0.1:" in said
-    assert "no answer within 2.5 s; look at these servers, and at the network between" in said
+    assert str(endpoints_of(beside_silence.pipeline)[0]) in said
+    # On a busy machine a request's own time-out comes first.
+    assert "no answer within 2.5 s; look at these servers" in said or "does not answer (Read timeout" in said
 
 
 def test_a_run_that_needs_no_registry_does_its_work_beside_it(beside_silence: Location) -> None:
