@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.join.adapting import RawRecords, columns_of
-from photon.join.records import Ints, Records
 from photon.pipeline.file import Pipeline
 from photon.storage.tokens import Occurrence
+
+Ints = npt.NDArray[np.int64]
 
 MOST_COMPARED = 10_000  # duplicates a task; each costs two parsed lines
 MOST_KEPT = 20  # examples of conflicts in a task, and in a batch
@@ -68,22 +70,6 @@ def sample_of(places: Sized, most: int) -> Ints:
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(count).choice(count, most, replace=False))
-
-
-def compare_in_task(records: Records, rows: Ints, joined: Ints, pipeline: Pipeline) -> Compared:
-    """Compare the records `rows` of a task with those of their events that `joined` there."""
-    if not len(rows):
-        return Compared()
-    readable = np.flatnonzero(~records.is_gone[rows] & ~records.is_gone[joined])
-    sample = readable[sample_of(readable, MOST_COMPARED)]
-    chosen, with_joined = rows[sample], joined[sample]
-    if not len(chosen):
-        return Compared(not_compared=len(rows))
-    raws = records.raws(np.concatenate((chosen, with_joined)))
-    ids = records.of("_id", chosen).to_pylist()
-    places = [[records.occurrence(row) for row in some] for some in (chosen.tolist(), with_joined.tolist())]
-    found = compared(raws, ids, places[0], places[1], pipeline)
-    return found.of_sample(len(chosen), len(readable)) + Compared(not_compared=len(rows) - len(readable))
 
 
 def compared(

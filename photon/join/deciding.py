@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from photon.join.events import Events
 from photon.join.messages import TaskContext
-from photon.join.records import Events, Ints, Mask, Records
+from photon.join.records import Ints, Mask, Records
 from photon.process.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, in_utc, microseconds
 from photon.registry.entry import Claimant, Hashes, ledger_numbers
 from photon.registry.lookups import Found, Hold

@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 from photon.adapters import Adapter
 from photon.event_store.interface import Around, EventStore, Primaries
 from photon.join.adapting import adapt_pairs, may_skip, skip_records
+from photon.join.comparing import MOST_COMPARED, Compared, compared, sample_of
 from photon.join.deciding import Decisions, JoinedEarlier, at_home, count_by_home
+from photon.join.events import Events
 from photon.join.messages import TaskContext
-from photon.join.records import Events, Ints, Mask, Records, raw_records
-from photon.join.rows import joined_rows
+from photon.join.records import Ints, Mask, Records, joined_rows, raw_records
 from photon.pipeline.event_time import primary_time_us
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
@@ -238,6 +239,23 @@ class Joiner:
         self.verdicts.adapter_calls += calls
         if self.verdicts.adapter_calls.refusal():
             raise TooManyFail(self.verdicts.adapter_calls)
+
+    def compared(self) -> Compared:
+        """Compare the duplicates of this task with the records of their events that joined in it."""
+        rows, joined, is_gone = self.verdicts.duplicates, self.verdicts.duplicates_of, self.records.is_gone
+        readable = np.flatnonzero(~is_gone[rows] & ~is_gone[joined])
+        sample = readable[sample_of(readable, MOST_COMPARED)]
+        if not len(sample):
+            return Compared(not_compared=len(rows))
+        some, ours = rows[sample], joined[sample]
+        found = compared(
+            self.records.raws(np.concatenate((some, ours))),
+            self.records.of("_id", some).to_pylist(),
+            [self.records.occurrence(row) for row in some.tolist()],
+            [self.records.occurrence(row) for row in ours.tolist()],
+            self.context.pipeline,
+        )
+        return found.of_sample(len(sample), len(readable)) + Compared(not_compared=len(rows) - len(readable))
 
     # -- what is proposed
 

@@ -1,6 +1,6 @@
-"""The foreign records of one join task as columns, and the events whose occurrences they are.
+"""The foreign records of one join task as columns, and the rows of tables that are made of them.
 
-The number of its row names a record everywhere in this room, the place in `Events` an event.
+The number of its row names a record everywhere in this room, the place in `photon.join.events` an event.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from photon.adapters import ROW_COLUMNS
 from photon.join.adapting import RawRecords
+from photon.join.messages import TaskContext
 from photon.logs.files import LogFile
-from photon.logs.parse import FOREIGN_EVENTS
+from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS, FOREIGN_EVENTS
 from photon.pipeline.event_time import event_times_us
 from photon.pipeline.sections import ForeignLog
-from photon.registry.entry import Hashes
-from photon.registry.hashing import hashes_of
+from photon.process.clock import Clock
+from photon.state.outcomes import Verdict, Verdicts
 from photon.state.waiting.reasons import ORDERED
+from photon.storage.columns import DEAD_LETTER_COLUMNS, LEFT_OUT_COLUMNS, UNJOINED_COLUMNS
 from photon.storage.tokens import Occurrence
 
 Ints = npt.NDArray[np.int64]
@@ -173,72 +176,141 @@ def raw_records(
     return RawRecords(raws, [files[number].header for number in numbers.tolist()], file_of)
 
 
-class Events:
-    """The events among some records. One record leads each: it is the one that is to join (protocol A9).
+# -- the rows of all tables, made from what was read and what the joiner decided
 
-    At first that is the first by (time, path, offset). Each datacenter numbers files in its own way, but
-    their paths, times and offsets are alike in all.
-    """
 
-    def __init__(self, records: Records, rows: Ints) -> None:
-        """The events of the records `rows`."""
-        ids = records.of("_id", rows).dictionary_encode()
-        codes: Ints = ids.indices.to_numpy().astype(np.int64)
-        numbers, offsets_bytes = records.file_numbers[rows], records.offsets_bytes[rows]
-        times_us, ranks = records.times_us[rows], records.path_ranks[rows]
-        order = np.lexsort((numbers, offsets_bytes, ranks, times_us, codes))
-        ordered = codes[order]
-        is_first = np.diff(ordered, prepend=-1) != 0
-        starts = np.flatnonzero(is_first)
-        self.records = records
-        self.rows = rows[order]  # all records, event by event
-        self.event_of_row = np.cumsum(is_first) - 1  # beside `rows`
-        self.leaders = self.rows[starts]
-        self._starts = np.append(starts, len(rows))
-        retries = np.add.reduceat(records.is_retry[self.rows], starts) if len(rows) else starts
-        self.is_fresh: Mask = retries == 0  # none of its records has waited
+def joined_rows(
+    records: Records,
+    leaders: Ints,
+    primaries: pa.Table,
+    adapted: pa.Table,
+    clock: Clock,
+    context: TaskContext,
+) -> pa.Table:
+    """Joined rows of foreign records and their primaries (PRIMARY_EVENTS): Photon's own columns first."""
+    own = {
+        "_joined_at": pa.repeat(pa.scalar(clock.now_us()), len(leaders)),
+        "_event_id": records.of("_id", leaders),
+        "_primary_occurrence": occurrence_texts(
+            primaries["_file"].to_numpy(), primaries["_offset"].to_numpy()
+        ),
+        "_event_time": records.times_us[leaders],
+        "_primary_id": primaries["_id"],
+        "_primary_time": primaries["_time_us"],
+    }
+    rows = _stamped(records.occurrences(leaders), own, ROW_COLUMNS, context)
+    for name, column in zip(adapted.column_names, adapted.columns, strict=True):
+        rows = rows.append_column(name, column)
+    return rows
 
-    def __len__(self) -> int:
-        return len(self.leaders)
 
-    @cached_property
-    def place_of(self) -> Ints:
-        """The place of each record in `rows`; -1 for a record that is not there."""
-        places = np.full(len(self.records), -1, np.int64)
-        places[self.rows] = np.arange(len(self.rows))
-        return places
+def dead_letters_from_lines(lines: pa.Table, files: Mapping[int, LogFile], context: TaskContext) -> pa.Table:
+    """Dead letters of lines that are no records (`photon.logs.parse.DEAD_LETTERS`), of these files."""
+    assert lines.schema.names == DEAD_LETTERS.names, lines.schema
+    of = [files[number] for number in lines["_file"].to_pylist()]
+    columns = {
+        "side": [file.side for file in of],
+        "path": [file.path for file in of],
+        "length_bytes": lines["_length"],
+        "reason": lines["reason"],
+        "raw": lines["_raw"],
+        "event_id": [None] * len(of),
+        "key": [None] * len(of),
+    }
+    occurrences = occurrence_texts(lines["_file"].to_numpy(), lines["_offset"].to_numpy())
+    return _stamped(occurrences, columns, DEAD_LETTER_COLUMNS, context)
 
-    def of(self, rows: Ints) -> Ints:
-        """The event of each of these records."""
-        return self.event_of_row[self.place_of[rows]]
 
-    def first_of_each(self, rows: Ints) -> Ints:
-        """Indices of `rows`, in their order: of several records of an event the one that comes first."""
-        if np.array_equal(rows, self.leaders[self.of(rows)]):  # as it nearly always is
-            return np.arange(len(rows))
-        in_order = np.argsort(self.place_of[rows])
-        _, first = np.unique(self.of(rows[in_order]), return_index=True)
-        return np.sort(in_order[first])
+def dead_letters_from_records(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
+    """Dead letters of records that the joiner could not join."""
+    rows = verdicts.rows_with(Verdict.DEAD_LETTER)
+    raws = records.of("_raw", rows)
+    columns = {
+        "side": ["foreign"] * len(rows),
+        "path": [records.files[number].path for number in records.file_numbers[rows].tolist()],
+        "length_bytes": pc.binary_length(raws).cast(pa.int64()),
+        "reason": [verdicts.notes[row] for row in rows.tolist()],
+        "raw": pc.binary_slice(raws, 0, DEAD_LETTER_RAW_BYTES),
+        "event_id": records.of("_id", rows),
+        "key": records.of("_key", rows),
+    }
+    return _stamped(records.occurrences(rows), columns, DEAD_LETTER_COLUMNS, context)
 
-    def members(self, event: int) -> Ints:
-        """The records of one event, the first ahead."""
-        return self.rows[self._starts[event] : self._starts[event + 1]]
 
-    @cached_property
-    def hashes(self) -> Hashes:
-        """The hash of each event's id, by which ledgers know it."""
-        return hashes_of(self.records.of("_id", self.leaders))
+def not_yet_recorded(letters: pa.Table, context: TaskContext) -> pa.Table:
+    """The dead letters that no earlier run of this plan has recorded (protocol A12)."""
+    recorded = pa.array([str(occurrence) for occurrence in context.already_recorded], pa.string())
+    return letters.filter(pc.invert(pc.is_in(letters["_occurrence"], value_set=recorded)))
 
-    def lead(self, rows: Ints) -> None:
-        """Have each event that has some of these records be led by the first of them."""
-        first = rows[self.first_of_each(rows)]
-        self.leaders[self.of(first)] = first
 
-    def is_ordered(self, event: int) -> bool:
-        """Whether recovery has asked for one of its records."""
-        return bool(self.records.is_ordered[self.members(event)].any())
+def unjoined_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
+    """Records that this run gave up, without those that earlier plans wrote to `unjoined`."""
+    given_up = _ended_here(Verdict.UNJOINABLE, records, verdicts, context)
+    is_recorded = records.of("recorded", given_up).to_numpy(zero_copy_only=False)
+    return _as_unjoined(records, given_up[~is_recorded.astype(bool)], context)
 
-    def member_at(self, event: int, place: Occurrence) -> int | None:
-        """The record of an event at this place."""
-        members = self.members(event).tolist()
-        return next((row for row in members if self.records.occurrence(row) == place), None)
+
+def too_old_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
+    """Records of events behind gc's boundary: nobody knows any more who joined them."""
+    return _as_unjoined(records, _ended_here(Verdict.TOO_OLD, records, verdicts, context), context)
+
+
+def left_out_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
+    """The primary ids that dropped and skipped records name, each once: why nothing is joined with them."""
+    dropped, skipped = verdicts.rows_with(Verdict.FILTERED), verdicts.rows_with(Verdict.SKIPPED)
+    rows = np.concatenate([dropped, skipped])
+    reasons = pa.array(["filtered"] * len(dropped) + ["skipped"] * len(skipped), pa.string())
+    named = pa.table([records.of("_key", rows), reasons, np.arange(len(rows))], ["key", "reason", "row"])
+    first = named.filter(pc.is_valid(named["key"])).group_by(["key", "reason"]).aggregate([("row", "min")])
+    columns = {"key": first["key"], "reason": first["reason"]}
+    return _stamped(
+        records.occurrences(rows[first["row_min"].to_numpy()]), columns, LEFT_OUT_COLUMNS, context
+    )
+
+
+def lost_events(records: Records, verdicts: Verdicts) -> tuple[tuple[Occurrence, str], ...]:
+    """Records whose bytes are gone, and their events."""
+    rows = verdicts.rows_with(Verdict.LOST)
+    ids = records.of("_id", rows).to_pylist()
+    return tuple(zip(map(records.occurrence, rows.tolist()), ids, strict=True))
+
+
+def _ended_here(verdict: Verdict, records: Records, verdicts: Verdicts, context: TaskContext) -> Ints:
+    """The records in this class, without those that an earlier run of this plan has recorded (A12)."""
+    return np.setdiff1d(
+        verdicts.rows_with(verdict), list(records.rows_of(context.already_recorded).values())
+    ).astype(np.int64)
+
+
+def _as_unjoined(records: Records, rows: Ints, context: TaskContext) -> pa.Table:
+    columns = {
+        "event_id": records.of("_id", rows),
+        "key": records.of("_key", rows),
+        "event_time": records.times_us[rows],
+        "header": [records.files[number].header for number in records.file_numbers[rows].tolist()],
+        "raw": records.of("_raw", rows),
+    }
+    return _stamped(records.occurrences(rows), columns, UNJOINED_COLUMNS, context)
+
+
+def _stamped(
+    occurrences: pa.Array, columns: Mapping[str, Any], schema: pa.Schema, context: TaskContext
+) -> pa.Table:
+    """Put the columns that name the record and the batch of each row before `columns`."""
+    plan, count = context.plan, len(occurrences)
+    stamp = {
+        "_datacenter": pa.repeat(plan.datacenter, count),
+        "_epoch": pa.repeat(plan.epoch, count),
+        "_batch": pa.repeat(plan.batch, count),
+        "_plan": pa.repeat(plan.plan_id, count),
+        "_occurrence": occurrences,
+    }
+    together = {**stamp, **columns}
+    arrays = [_as_type(together[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _as_type(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.cast(kind)
+    return pa.array(values, kind)

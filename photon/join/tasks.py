@@ -23,7 +23,6 @@ from photon.event_store.logs import LogsEventStore
 from photon.event_store.segments import SegmentDamaged
 from photon.join.adapting import CAREFUL_SHARE, Careful, adapter_of
 from photon.join.candidates import Candidates
-from photon.join.comparing import compare_in_task
 from photon.join.deadline import TaskTimedOut, deadline
 from photon.join.joiner import Joiner
 from photon.join.messages import (
@@ -44,14 +43,17 @@ from photon.join.messages import (
     Unavailable,
     ViewDamaged,
 )
-from photon.join.records import Records, fresh_records, waiting_records
-from photon.join.rows import (
+from photon.join.records import (
+    Records,
     dead_letters_from_lines,
     dead_letters_from_records,
+    fresh_records,
     left_out_rows,
+    lost_events,
     not_yet_recorded,
     too_old_rows,
     unjoined_rows,
+    waiting_records,
 )
 from photon.join.waiting_records import store_waiting
 from photon.logs.files import ByteRange, LogFile
@@ -66,9 +68,9 @@ from photon.process.measures import Measures
 from photon.process.quantiles import Sample
 from photon.registry.lookups import claimant_of
 from photon.registry.segments import RunDamaged
-from photon.state.completeness.arrivals import by_minute
+from photon.state.completeness.arrivals import MINUTE_US
 from photon.state.failing import TooManyFail
-from photon.state.outcomes import OutcomeClass, Verdict, Verdicts
+from photon.state.outcomes import OutcomeClass
 from photon.state.waiting import segments
 from photon.state.waiting.segments import WaitingDamaged, read_retries
 from photon.storage.columns import DEAD_LETTER_COLUMNS, TableName
@@ -78,7 +80,6 @@ from photon.storage.joined_rows import epochs_of_rows
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.store_errors import StoreUnavailable
 from photon.storage.tables import OutputTable
-from photon.storage.tokens import Occurrence
 
 REINDEX_PIECE_BYTES = 2**22
 
@@ -127,7 +128,8 @@ class _Reader:
 
     def events(self, ranges: Iterable[tuple[LogFile, ByteRange]]) -> Iterator[pa.Table]:
         files: dict[int, LogFile] = {}
-        for parsed in read_events_of(self._pieces(ranges, files), self.log, self.context.pipeline.limits):
+        pieces = self._pieces(ranges, files)
+        for parsed in read_events_of(pieces, self.log, self.context.pipeline.limits):
             self.keep_letters(parsed.dead_letters, files)
             yield parsed.events
 
@@ -172,7 +174,7 @@ def _index(task: IndexTask, context: TaskContext, clock: Clock) -> IndexResult:
         indexed = index_events(events, context.index.folder, task.segment, plausible)
         fault_point("task.after_index")
     letters = pa.concat_tables(reader.letters)
-    files = _write_dead_letters(context, letters)
+    files = _write(context, {"dead_letters": not_yet_recorded(letters, context)})
     measures = _measures("index", began_us, clock)
     return IndexResult(indexed, letters.num_rows, reader.lost_bytes, files, measures)
 
@@ -248,13 +250,14 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
     )
     verdicts = joiner.join()
     dead_letters = pa.concat_tables([*reader.letters, dead_letters_from_records(records, verdicts, context)])
-    files = (
-        *candidates.stored,
-        *_write_dead_letters(context, dead_letters),
-        *_write(context, "unjoined", unjoined_rows(records, verdicts, context)),
-        *_write(context, "too_old", too_old_rows(records, verdicts, context)),
-        *_write_left_out(context, records, verdicts),
-    )
+    rows: dict[TableName, pa.Table] = {
+        "dead_letters": not_yet_recorded(dead_letters, context),
+        "unjoined": unjoined_rows(records, verdicts, context),
+        "too_old": too_old_rows(records, verdicts, context),
+    }
+    if context.pipeline.unmatched is not None:  # else nobody looks for unmatched primaries
+        rows["left_out"] = left_out_rows(records, verdicts, context)
+    files = (*candidates.stored, *_write(context, rows))
     fault_point("task.after_rows_written")
     waiting = store_waiting(records, verdicts, task, context, clock.now_us())
     fault_point("task.after_waiting")
@@ -268,9 +271,9 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
     return JoinResult(
         foreign=int(np.count_nonzero(is_first_read)) + bad_lines + gone.total(),
         classes={name: count for name, count in (classes + gone).items() if count},
-        lost=_lost(records, verdicts),
+        lost=lost_events(records, verdicts),
         waiting=waiting,
-        compared=compare_in_task(records, verdicts.duplicates, verdicts.duplicates_of, context.pipeline),
+        compared=joiner.compared(),
         ambiguous=verdicts.ambiguous,
         unread_files=frozenset(verdicts.unread_files),
         claims=verdicts.claims,
@@ -282,19 +285,12 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
         fresh_were_free=verdicts.fresh_were_free,
         lost_bytes=reader.lost_bytes,
         max_time_us=plausible.latest(records.file_numbers[came], records.times_us[came]),
-        came=by_minute(records.times_us[came]),
+        came=Counter((records.times_us[came] // MINUTE_US).tolist()),
         adapter_calls=verdicts.adapter_calls,
         joinable_since_us=Sample.of(verdicts.joinable_since_us),
         files=files,
         unneeded_files=tuple(candidates.unneeded),
         measures=measures,
-    )
-
-
-def _lost(records: Records, verdicts: Verdicts) -> tuple[tuple[Occurrence, str], ...]:
-    rows = verdicts.rows_with(Verdict.LOST)
-    return tuple(
-        zip(map(records.occurrence, rows.tolist()), records.of("_id", rows).to_pylist(), strict=True)
     )
 
 
@@ -315,22 +311,10 @@ def _joined_earlier(context: TaskContext, ids: Collection[str]) -> Collection[st
     return {event_id for event_id, epochs in rows.items() if epochs != {context.plan.epoch}}
 
 
-def _write(context: TaskContext, name: TableName, rows: pa.Table) -> tuple[OutputFile, ...]:
-    if not rows.num_rows:
-        return ()
-    return (write_rows(context.folders.lake, name, context.plan.batch, rows),)
-
-
-def _write_left_out(context: TaskContext, records: Records, verdicts: Verdicts) -> tuple[OutputFile, ...]:
-    """Write what the adapter left out, where somebody looks for unmatched primaries."""
-    if context.pipeline.unmatched is None:
-        return ()
-    return _write(context, "left_out", left_out_rows(records, verdicts, context))
-
-
-def _write_dead_letters(context: TaskContext, letters: pa.Table) -> tuple[OutputFile, ...]:
-    """Write the dead letters that no earlier run of this plan has recorded."""
-    return _write(context, "dead_letters", not_yet_recorded(letters, context))
+def _write(context: TaskContext, rows: Mapping[TableName, pa.Table]) -> tuple[OutputFile, ...]:
+    """Write a file for each table that gets rows. LakeUnavailable."""
+    lake, batch = context.folders.lake, context.plan.batch
+    return tuple(write_rows(lake, name, batch, some) for name, some in rows.items() if some.num_rows)
 
 
 # -- without Spark

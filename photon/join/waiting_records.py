@@ -75,8 +75,8 @@ def _with_due_times(
 def as_waiting(table: pa.Table, columns: Mapping[str, object], log: PrimaryLog) -> pa.Table:
     """Records with these columns beside those that were read, as `RECORD_COLUMNS`."""
     of_keys = {
-        "key_hash": hash_ids(pc.fill_null(table["_key"], "")),
         "primary_time_us": _expected_us(table, log),
+        "key_hash": hash_ids(pc.fill_null(table["_key"], "")),
     }
     as_read = {name: table[name] for name in RECORD_COLUMNS.names if name not in (*columns, *of_keys)}
     every = {**as_read, **columns, **of_keys}

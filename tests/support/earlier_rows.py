@@ -19,7 +19,7 @@ EARLIER_COLUMNS = pa.schema([field for field in ROW_COLUMNS if field.name not in
 def earlier_rows() -> Iterator[None]:
     """Have tables made, and rows joined, without these columns."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("photon.join.rows.ROW_COLUMNS", EARLIER_COLUMNS)
+        patched.setattr("photon.join.records.ROW_COLUMNS", EARLIER_COLUMNS)
         patched.setitem(TABLE_COLUMNS, "joined_events", EARLIER_COLUMNS)
         for module in ("output_files", "tables"):
             patched.setattr(f"photon.storage.{module}.stats_columns", lambda table: ("_epoch", "_batch"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from photon.logs.files import LogFile, TrackedFile
 from photon.process.clock import MICROSECONDS
-from photon.state.completeness.arrivals import MINUTE_US, Arrivals, by_minute
+from photon.state.completeness.arrivals import MINUTE_US, Arrivals
 from photon.state.completeness.estimate import complete_up_to_us, mostly_up_to_us, read_up_to_us
 
 NOON_US = 1_767_607_200_000_000
@@ -89,8 +90,8 @@ def test_the_share_is_kept_in_any_history() -> None:
     for _ in range(300):
         times_us = NOON_US + chance.integers(0, 30 * MINUTE_US, chance.integers(1, 2_000))
         is_waiting = chance.random(len(times_us)) < chance.choice([0.0, 0.001, 0.01, 0.2])
-        read_us = int(times_us.max())
-        waiting_us, arrivals = np.sort(times_us[is_waiting]), Arrivals(by_minute(times_us))
+        read_us, waiting_us = int(times_us.max()), np.sort(times_us[is_waiting])
+        arrivals = Arrivals(Counter((times_us // MINUTE_US).tolist()))
         of_events = float(chance.choice([0.9, 0.99, 0.999]))
         mostly_us = mostly_up_to_us(read_us, waiting_us, arrivals, of_events)
         strictly_us = complete_up_to_us(read_us, waiting_us)

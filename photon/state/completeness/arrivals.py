@@ -15,12 +15,6 @@ MINUTE_US = 60 * MICROSECONDS
 Ints = npt.NDArray[np.int64]
 
 
-def by_minute(times_us: Ints) -> dict[int, int]:
-    """How many of these times lie in each minute, counted from 1970."""
-    minutes, records = np.unique(times_us // MINUTE_US, return_counts=True)
-    return dict(zip(minutes.tolist(), records.tolist(), strict=True))
-
-
 @dataclass(frozen=True)
 class Arrivals:
     """Records by the minute of their event time. `late`: they came when the logs were read beyond it."""
