@@ -117,9 +117,11 @@ docs: setup
 # These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
 # Three processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
-# servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
-BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/spark \
-  tests/orchestration tests/e2e tests/contract tests/registry tests/simulation tests/releases tests/feed tests/unit
+# servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time. Each
+# process looks through all tests first, which takes 20 s of a core: so few calls go through many tests.
+BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/services \
+  tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/registry tests/releases tests/feed \
+  tests/unit
 
 # Tests without their program are skipped. All stages add them to one file, which the end of a run tells.
 SKIPPED := $(CURDIR)/$(BIN)/skipped-tests
@@ -127,8 +129,8 @@ TELL_SKIPPED = @$(BIN)/python -m tests.support.programs $(SKIPPED)
 test test-all: export PHOTON_SKIPPED_TESTS := $(SKIPPED)
 
 # Every rule once.
-test: none-skipped test-fast dynoxide dynamodb-local
-	$(BY_FILE) -m "(server or spark) and not ($(REST) or long)"
+test: none-skipped setup dynoxide dynamodb-local
+	$(BY_FILE) -m "not ($(REST) or long)"
 	@echo "Left out here: $(REST), which make test-all runs, and long, which make test-long does"
 	$(TELL_SKIPPED) --no-other
 
@@ -138,15 +140,15 @@ none-skipped:
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
 # process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
 test-all: none-skipped setup dynoxide dynamodb-local
-	$(BY_FILE) -m "slow and not (long or browser or services)"
-	$(BIN)/pytest -m "services and not long" tests/services
+	$(BY_FILE) -m "(slow or services) and not (long or browser)"
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
-	$(BIN)/pytest -m "(server or slow) and not long" tests/e2e/outages
+	$(BIN)/pytest -m "not long" tests/e2e/outages
 	$(TELL_SKIPPED)
 
-# People run these by hand; shorter tests hold the same. Whole demos and real logs under Spark take both cores.
+# People run these by hand; shorter tests hold the same, and fewer examples of Hypothesis. Whole demos and real logs
+# under Spark take both cores.
 test-long: setup dynoxide dynamodb-local
-	$(BIN)/pytest -n 2 -m "long and not (spark or slow)"
+	$(BIN)/pytest -n 2 --hypothesis-profile long -m "(long or hypothesis) and not (spark or slow)"
 	$(BIN)/pytest -m "long and (spark or slow)"
 
 # tests/browser/screenshots.py says which. A look at each before it is committed does no harm.
@@ -165,10 +167,10 @@ soak-outages: dynoxide
 
 # These write thousands of small tables. In memory, and with one thread of delta-rs, they take four fifths of the
 # time; 4 GB must be free there (a container often has 64 MB).
-test-fast: export TOKIO_WORKER_THREADS := 1
-test-fast: export TMPDIR := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
+test test-fast: export TOKIO_WORKER_THREADS := 1
+test test-fast: export TMPDIR := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
 test-fast: setup
-	$(BIN)/pytest -n 3 -m "not (spark or server or long or $(REST))"
+	$(BY_FILE) -m "not (spark or server or long or $(REST))"
 
 LAKE ?= local
 demo: dynoxide

@@ -21,7 +21,8 @@ from tests.support import programs
 BUCKET = "photon"  # the bucket in the tests' MinIO
 
 # A slow example only says that the machine is busy.
-settings.register_profile("photon", deadline=None)
+settings.register_profile("photon", deadline=None, max_examples=40)
+settings.register_profile("long", deadline=None, max_examples=400)
 settings.load_profile("photon")
 # A shell has its background jobs ignore Ctrl-C, and so would all that tests start.
 if (

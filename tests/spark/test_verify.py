@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ class World:
 
     pipeline: Pipeline
     verify: Callable[[], VerificationReport]
+    verify_alone: Callable[
+        [], VerificationReport
+    ]  # without Spark, which has told the same kinds of findings before
     counts: dict[str, Counts]
 
     def join(self, mode: str) -> None:
@@ -83,7 +87,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
-    from tests.spark.both_engines import verify
+    from tests.spark.both_engines import verify, verify_alone
 
     # A folder as people have them: Spark and Delta write such names each in their own way.
     folder = tmp_path_factory.mktemp("verify") / "Läden & Co #1 100%"
@@ -94,7 +98,9 @@ def world(session: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
     (folder / "picky.py").write_text(ADAPTER)
     pipeline = load_pipeline(traffic.write_pipeline(folder, more=SETTINGS))
     prepare(pipeline)
-    made = World(pipeline, lambda: verify(pipeline, list(pipeline.datacenters), session=session), {})
+    names = list(pipeline.datacenters)
+    by_both, alone = partial(verify, pipeline, names, session=session), partial(verify_alone, pipeline, names)
+    made = World(pipeline, by_both, alone, {})
     made.join("until_idle")
     return made
 
@@ -180,13 +186,13 @@ def recovered(
     """The id of a row that went from west's table; reports of before a recovery, and after it."""
     lost = world.rows("west")[0]["_event_id"]
     world.table("west").delete(f"_event_id = '{lost}'")
-    found = world.verify()
+    found = world.verify_alone()
     reports = {name: one.as_dict() for name, one in found.datacenters.items()}
     done = RecoveryPlan(world.pipeline, reports).apply()
     assert done["west"].ordered > 0
     assert done["east"].left_to == {"west": done["east"].left_to.total()}
     world.join("until_idle")
-    return lost, found, world.verify()
+    return lost, found, world.verify_alone()
 
 
 def _largest(folder: Path) -> Path:
