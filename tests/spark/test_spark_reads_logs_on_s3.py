@@ -36,6 +36,7 @@ def joined(tmp_path: Path, on_s3: S3Folder, session: Any) -> Iterator[Pipeline]:
     close_registries()
 
 
+@pytest.mark.long  # the next test ends with this, and test_lakes_on_s3.py reads kept results
 def test_what_spark_has_joined_from_objects_is_verified_from_them(joined: Pipeline, session: Any) -> None:
     both = list(joined.datacenters)
     assert verify(joined, both, session=session, keep=True).ok
