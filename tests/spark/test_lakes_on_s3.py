@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from examples.demo.traffic import START_US, Traffic
+from infra.servers.minio import MinioServer
 from jobs.backfill import rebuild
 from jobs.session import reach_lakes
 from jobs.verification import verify
@@ -19,7 +19,9 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries
 from photon.storage.delta import open_table
+from photon.storage.s3_credentials import forget_keys
 from photon.verification.days import utc_day
+from tests.conftest import BUCKET
 from tests.spark.on_s3 import joined_on_s3
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
@@ -27,11 +29,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.ma
 DAY = datetime.fromtimestamp(START_US / 1e6, UTC).date()
 
 
-@pytest.fixture
-def joined(tmp_path: Path, on_s3: S3Folder, session: Any) -> Iterator[Pipeline]:
-    """A pipeline with its lakes on S3."""
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory, minio: MinioServer, session: Any) -> Iterator[Pipeline]:
+    """A pipeline with its lakes on S3, which each test leaves as it was."""
+    folder, traffic = tmp_path_factory.mktemp("joined"), Traffic(23, ("east", "west"), 100, 20, 10)
+    forget_keys()
     yield joined_on_s3(
-        tmp_path, on_s3, "lake", Traffic(23, ("east", "west"), 100, 20, duration_seconds=10), session
+        folder, S3Folder(BUCKET, f"Läden & Co/{folder.name}", minio.url), "lake", traffic, session
     )
     close_registries()
 
