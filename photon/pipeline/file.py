@@ -144,7 +144,17 @@ def load_pipeline(path: str | Path) -> Pipeline:
             problems += describe(error, document, Pipeline)
     if problems:
         raise PipelineError([f"{path}:{line}: {what}" for line, what in sorted(set(problems))])
+    if _needs_clients(pipeline):
+        # Questions run on threads of their own. Two that import parts of it at once may find half of it.
+        import boto3  # noqa: F401
     return pipeline
+
+
+def _needs_clients(pipeline: Pipeline) -> bool:
+    """Whether its registry or one of its folders is behind a server."""
+    places = pipeline.datacenters.values()
+    on_s3 = (isinstance(one, S3Folder) for place in places for one in (place.logs, place.lake))
+    return pipeline.registry.endpoints != "local" or any(on_s3)
 
 
 def pipelines_beside(file: Path) -> list[Pipeline]:

@@ -1,5 +1,7 @@
 import gzip
 import os
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -459,6 +461,16 @@ def test_a_lake_on_s3_has_the_endpoint_of_its_datacenter_and_no_credentials(tmp_
     lake = pipeline.datacenters["west"].lake
     assert lake == S3Folder("lakes", "w", "http://127.0.0.1:9000", "eu-1")
     assert str(lake / "joined_events") == "s3://lakes/w/joined_events"
+
+
+@pytest.mark.parametrize(
+    ("lake", "is_imported"), [("lake: lakes/w", False), ("lake: s3://lakes/w", True)], ids=["disk", "S3"]
+)
+def test_the_library_for_s3_is_there_before_threads_would_import_it_side_by_side(tmp_path, lake, is_imported):
+    loads = "import sys, photon.pipeline.file as file; file.load_pipeline(sys.argv[1])"
+    script = f"{loads}; print('boto3' in sys.modules)"
+    command = [sys.executable, "-c", script, write(tmp_path, changed("lake: lakes/w", lake))]
+    assert subprocess.check_output(command, text=True) == f"{is_imported}\n"
 
 
 def test_segments_are_with_the_state_or_with_a_lake_on_s3_or_where_the_file_says(tmp_path):

@@ -94,8 +94,6 @@ def ask_first(pipeline: Pipeline, is_patient: bool = False) -> None:
     try:
         # A busy machine keeps its own registry; requests to another one seem to be work, for threads wait.
         is_local = pipeline.registry.endpoints == "local"
-        if not is_local:
-            import boto3  # noqa: F401  # takes seconds on a busy machine, and is no late answer
         while_working = is_local or is_patient
         asked_in_time(pipeline, lambda: register_of(pipeline), ASK_SECONDS, while_working)
     except NotInTime:
