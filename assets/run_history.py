@@ -39,7 +39,7 @@ DAY_US = 86_400 * MICROSECONDS
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunKind:
     """Runs that follow one another. The newest of a kind stays, so that Dagster shows how it went.
 
     Partitions make no kind: days become ever more, and what was made of each stays without its run.
@@ -55,16 +55,16 @@ class EndedRun:
     """A run that is over."""
 
     run_id: str
-    kind: Kind
+    kind: RunKind
     ended_us: int
 
 
-def newest_of_each(runs: Iterable[EndedRun]) -> dict[Kind, EndedRun]:
+def newest_of_each(runs: Iterable[EndedRun]) -> dict[RunKind, EndedRun]:
     """The run of each kind that ended last."""
     return {run.kind: run for run in sorted(runs, key=lambda run: run.ended_us)}
 
 
-def prunable(runs: Iterable[EndedRun], before_us: int, outlived: Collection[Kind]) -> list[str]:
+def prunable(runs: Iterable[EndedRun], before_us: int, outlived: Collection[RunKind]) -> list[str]:
     """The ids of runs that ended before `before_us` and are not the newest of their kind, the oldest first.
 
     Kinds that are `outlived` have newer runs than these.
@@ -159,5 +159,5 @@ def _is_outlived(instance: DagsterInstance, run: EndedRun) -> bool:
 def _ended_run(record: RunRecord) -> EndedRun:
     run = record.dagster_run
     chosen = frozenset(key.to_user_string() for key in run.asset_selection or ())
-    kind = Kind(run.job_name, chosen, run.status.value)
+    kind = RunKind(run.job_name, chosen, run.status.value)
     return EndedRun(run.run_id, kind, ended_us(record))

@@ -25,7 +25,7 @@ from photon.registry.errors import RetiredDatacenter
 from photon.releases.at_once import release_at_end
 from photon.upkeep.backfill.fill import Filled, fill_until_whole, plan_fill
 from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
-from photon.upkeep.backfill.plan import CompetingRow, Piece
+from photon.upkeep.backfill.plan import CompetingRow, RemakePiece
 from photon.upkeep.backfill.rebuild import WORKERS, Rebuild, RebuildPlan, Rebuilt
 from photon.upkeep.backfill.remaking import remake
 from photon.upkeep.plans import carry_out
@@ -141,7 +141,7 @@ class SparkProgram:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
-    def remake(self, pieces: Sequence[Piece], context: RemakeContext) -> list[Remade]:
+    def remake(self, pieces: Sequence[RemakePiece], context: RemakeContext) -> list[Remade]:
         """Make pieces again, a task for each."""
         parallel = self._session.sparkContext.parallelize(pieces, len(pieces))
         return list(parallel.map(lambda piece: remake(piece, context)).collect())

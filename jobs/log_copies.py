@@ -21,7 +21,14 @@ from photon.pipeline.file import Pipeline
 from photon.process.readable import counted
 from photon.verification.log_copies.comparing import ComparedCopies, compare_copies
 from photon.verification.log_copies.lacks import FileDigest, Hour, Lack
-from photon.verification.log_copies.tasks import DIGESTS, IDS, Part, digest_parts, digests_of, ids_of_parts
+from photon.verification.log_copies.tasks import (
+    DIGESTS,
+    IDS,
+    FilePart,
+    digest_parts,
+    digests_of,
+    ids_of_parts,
+)
 from photon.verification.tasks import BATCH_ROWS
 
 if TYPE_CHECKING:
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
 
     from jobs.verification import SparkMaker
 
-Read = Callable[[Iterable[Part], Pipeline], Iterator[pa.RecordBatch]]
+Read = Callable[[Iterable[FilePart], Pipeline], Iterator[pa.RecordBatch]]
 FILE = ("datacenter", "side", "file")
 
 
@@ -73,7 +80,7 @@ class Reading:
 
             stop_session(self._spark)
 
-    def _session_for(self, parts: Sequence[Part]) -> Any:
+    def _session_for(self, parts: Sequence[FilePart]) -> Any:
         """The session in which these parts are read."""
         if self._given is not None and not callable(self._given):
             return self._given
@@ -88,7 +95,7 @@ class Reading:
             self._spark = session_for(self._pipeline, f"photon verify {self._pipeline.name}")
         return self._spark
 
-    def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
+    def digests(self, parts: Sequence[FilePart]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
         """Digests by datacenter, and the files with bytes that can't be read."""
         self._progress("digesting what is new in the copies of the logs")
         session = self._session_for(parts)
@@ -101,7 +108,7 @@ class Reading:
 
     def lacks(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[FilePart],
         expected: Mapping[Hour, Collection[str]],
         paths: Mapping[tuple[str, int], str],
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
@@ -157,14 +164,14 @@ class Reading:
             last_event=last["event"],
         )
 
-    def _read(self, session: Any, parts: Sequence[Part], read: Read, schema: pa.Schema) -> DataFrame:
+    def _read(self, session: Any, parts: Sequence[FilePart], read: Read, schema: pa.Schema) -> DataFrame:
         pipeline = self._pipeline
         pieces = [piece for part in parts for piece in _pieces(part, PIECE_BYTES)]
         lengths = [piece.stretch.length_bytes for piece in pieces]
         return read_in_tasks(session, pieces, lengths, lambda some: read(some, pipeline), schema)
 
 
-def _pieces(part: Part, piece_bytes: int) -> Iterator[Part]:
+def _pieces(part: FilePart, piece_bytes: int) -> Iterator[FilePart]:
     """A part in pieces: lines belong to the piece in which they begin."""
     stretch = part.stretch
     for start in range(stretch.start_bytes, stretch.end_bytes, piece_bytes):

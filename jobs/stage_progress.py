@@ -20,7 +20,7 @@ REPORTED_PARTS = 10  # a stage is reported at each tenth: a log is to stay reada
 
 
 @dataclass(frozen=True)
-class Stages:
+class RunningStages:
     """The stages that run now."""
 
     ids: frozenset[int]
@@ -44,7 +44,7 @@ def reporting_stages(session: SparkSession, say: Callable[[str], None]) -> Itera
             infos = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
             known = [info for info in infos if info is not None]  # None: it has just ended
             done, total = sum(i.numCompletedTasks for i in known), sum(i.numTasks for i in known)
-            watch.see(Stages(frozenset(i.stageId for i in known), done, total), time.monotonic())
+            watch.see(RunningStages(frozenset(i.stageId for i in known), done, total), time.monotonic())
 
     thread = threading.Thread(target=look, name="stages", daemon=True)
     thread.start()
@@ -61,7 +61,7 @@ class StageWatch:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._step = ""
-        self._seen = Stages(frozenset(), 0, 0)
+        self._seen = RunningStages(frozenset(), 0, 0)
         self._since_seconds = 0.0
 
     def step(self, text: str) -> None:
@@ -69,7 +69,7 @@ class StageWatch:
         self._step = text
         self._say(text)
 
-    def see(self, stages: Stages, now_seconds: float) -> None:
+    def see(self, stages: RunningStages, now_seconds: float) -> None:
         """Say how far these are, if that has changed by a tenth. Of new stages it says nothing yet."""
         before, self._seen = self._seen, stages
         if stages.ids != before.ids:

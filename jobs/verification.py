@@ -34,7 +34,7 @@ from jobs.verification_side_rows import primary_lines_without_rows
 from jobs.verification_taken_rows import with_one_of_each_event
 from photon.pipeline.file import Pipeline
 from photon.releases import copies
-from photon.releases.release import Verified
+from photon.releases.release import CleanVerification
 from photon.upkeep.recovery import Recovered, RecoveryPlan
 from photon.verification.classes import undecided_evidence
 from photon.verification.days import Window
@@ -83,7 +83,7 @@ def verify(
 
     def reported() -> VerificationReport:
         with _session_of(scope, session, progress) as own, words_of(own), _reporting(own, progress) as say:
-            verification = Verification(own, scope, say, pages)
+            verification = VerificationRun(own, scope, say, pages)
             try:
                 return verification.report(keep, window)
             finally:
@@ -125,7 +125,7 @@ def _tell_releases(pipeline: Pipeline, report: VerificationReport) -> None:
             clean = -1 if one.violations or one.unverified else one.release
             with suppress(OSError):  # a lake that takes nothing: the next verification tells it
                 lake = pipeline.datacenters[name].lake
-                copies.note_verified(lake, Verified(one.release, clean=clean))
+                copies.note_verified(lake, CleanVerification(one.release, clean=clean))
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def is_small(pipeline: Pipeline, size_bytes: int | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Found:
+class QueryResults:
     """The results of the queries."""
 
     records: DataFrame
@@ -196,7 +196,7 @@ class Found:
     unreadable: Unreadable
     window: Window | None = None  # None: of all times
 
-    def within(self, window: Window) -> Found:
+    def within(self, window: Window) -> QueryResults:
         """The results for events of a window, by the times of records and rows.
 
         A row whose time was altered belongs to two windows: its record's, and that of which it says it is.
@@ -209,7 +209,7 @@ class Found:
         its_record = records.select(*PLACE, "event_id", F.lit(True).alias("has_record"))
         rows = self.rows.join(its_record, [*PLACE, "event_id"], "left")
         rows = rows.where(F.coalesce("has_record", _is_in(window, "time_us"))).drop("has_record")
-        return Found(
+        return QueryResults(
             records,
             rows,
             inside(self.decided),
@@ -233,7 +233,7 @@ class Found:
         return counts + _counts(self.decided.where(was_undecided), "outcome")
 
 
-class Verification:
+class VerificationRun:
     """One verification under way. Results of queries that others need are kept until `close`."""
 
     def __init__(self, session: Any, scope: Scope, progress: Progress, pages: bool) -> None:
@@ -298,7 +298,7 @@ class Verification:
         return VerificationReport(reports, rows=row_counts.total(), retired=scope.left_out)
 
     def _primaries(
-        self, kept: KeptResults, queries: Queries, findings: Findings, found: Found
+        self, kept: KeptResults, queries: Queries, findings: Findings, found: QueryResults
     ) -> dict[str, dict[str, int]]:
         """The identity of primaries, where their owner is verified."""
         of = self._scope.unmatched
@@ -312,7 +312,7 @@ class Verification:
     def _queries(self) -> Queries:
         return Queries(self._session, self._scope, _task_scope(self._scope), self._spool)
 
-    def _classify(self, kept: KeptResults, queries: Queries) -> Found:
+    def _classify(self, kept: KeptResults, queries: Queries) -> QueryResults:
         self._progress("reading the foreign logs and classifying their records")
         new = kept.what_is_new()
         rows = self._computed(new.rows)
@@ -327,7 +327,9 @@ class Verification:
         self._progress("comparing rows with joins made now")
         verdicts = self._computed(queries.compared_rows(records, primaries))
         ambiguous = queries.ambiguous_rows(records, primaries)
-        return Found(records, rows, decided, verdicts, ambiguous, new.settled, queries.all_rows(), gone)
+        return QueryResults(
+            records, rows, decided, verdicts, ambiguous, new.settled, queries.all_rows(), gone
+        )
 
     def _computed(self, frame: DataFrame) -> DataFrame:
         """The rows themselves in place of the query: nested ones would have plans of gigabytes."""

@@ -20,7 +20,15 @@ from photon.logs.files import TrackedFile
 from photon.storage.columns import TABLE_COLUMNS
 from photon.verification.classes import Evidence
 from photon.verification.days import HOUR_US
-from photon.verification.kept import Kept, KeptFile, kept_folder, new_folder, next_number, run_in, store_kept
+from photon.verification.kept import (
+    KeptFile,
+    KeptManifest,
+    kept_folder,
+    new_folder,
+    next_number,
+    run_in,
+    store_kept,
+)
 from photon.verification.report import DatacenterReport
 from photon.verification.scope import Scope
 from photon.verification.tasks import PLACE
@@ -218,7 +226,7 @@ class KeptResults:
             store_kept(
                 self._scope.pipeline,
                 name,
-                Kept(
+                KeptManifest(
                     fingerprint=self._scope.fingerprint(name),
                     runs=(*(since.kept.runs if since else ()), run_in(folder, number, self._scope.at_us)),
                     files=_kept_files(self._scope, name, number, files[name], gone),
@@ -240,7 +248,7 @@ class KeptResults:
         return F.broadcast(self._session.createDataFrame(rows, "file int, since_run int"))
 
     def _read(
-        self, datacenter: str, kept: Kept, what: str, columns: str, only: int | None = None
+        self, datacenter: str, kept: KeptManifest, what: str, columns: str, only: int | None = None
     ) -> DataFrame:
         folder = kept_folder(self._scope.pipeline, datacenter)
         paths = [

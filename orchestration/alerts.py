@@ -25,9 +25,9 @@ from assets.pipeline_files import FOLDER, file_key
 from assets.run_history import PRUNING_JOB
 from orchestration.failed_runs import failed_runs, mended_runs
 from orchestration.kept_instance import KEPT
-from orchestration.seen import Scope, open_alerts
+from orchestration.seen import SensorScope, open_alerts
 from orchestration.telling import Calls
-from photon.health.alerts import Alert, Told, load_hook, news, told_after
+from photon.health.alerts import Alert, ToldAlert, load_hook, news, told_after
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from resources.environment import LocationSettings
@@ -65,7 +65,9 @@ class Cursor:
     file: str  # path of the file: names move from file to file when PHOTON_PIPELINES changes
     since: float  # the first look: older failures are nobody's news
     runs_until: float  # the last look at failed runs
-    told: Mapping[str, Told] = field(default_factory=dict)  # alerts on checks, tables, sensors and schedules
+    told: Mapping[str, ToldAlert] = field(
+        default_factory=dict
+    )  # alerts on checks, tables, sensors and schedules
     runs: tuple[str, ...] = ()  # those that were told
     failing: Mapping[str, str] = field(
         default_factory=dict
@@ -79,7 +81,7 @@ class Cursor:
         stored: dict[str, Any] = json.loads(text) if text else {}
         if stored.pop("format", None) != CURSOR_FORMAT or stored["file"] != file:
             return cls(file, now, now)
-        told = {key: Told(**one) for key, one in stored.pop("told").items()}
+        told = {key: ToldAlert(**one) for key, one in stored.pop("told").items()}
         hook, runs, failed = (stored.pop(name) for name in ("hook", "runs", "failed"))
         named = HookName(**hook) if hook else None
         return cls(**stored, told=told, runs=tuple(runs), failed=tuple(failed), hook=named)
@@ -150,7 +152,7 @@ def sensor_name(file_name: str) -> str:
     return f"{file_name}__{SENSOR}"
 
 
-def scope_of(file: str, at_load: LocationSettings) -> Scope:
+def scope_of(file: str, at_load: LocationSettings) -> SensorScope:
     """The alerts that a file's function is told: its pipeline's, and those of the whole location."""
     name = at_load.file_names()[file]
     served = next((one for one in at_load.served if str(one.pipeline.file) == file), None)
@@ -163,7 +165,7 @@ def scope_of(file: str, at_load: LocationSettings) -> Scope:
     def is_own(name_in_dagster: str) -> bool:
         return group is not None and name_in_dagster.startswith(f"{group}__")
 
-    return Scope(
+    return SensorScope(
         served.pipeline.name if served else name,
         has_asset=lambda key: key == file_key(name) or key.path[0] == group,
         has_job=lambda job: job == PRUNING_JOB or is_own(job),

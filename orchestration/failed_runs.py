@@ -26,7 +26,7 @@ from dagster._core.storage.tags import (
 
 from assets.closed_days import DATACENTER_TAG
 from assets.runs import ended_us
-from orchestration.seen import Scope, asset_name, cause_of
+from orchestration.seen import SensorScope, asset_name, cause_of
 from photon.health.alerts import Alert
 from photon.process.clock import MICROSECONDS
 
@@ -35,7 +35,7 @@ MOST_OF_A_JOB = 40  # runs among which to look for one of the same subject: all 
 
 
 def failed_runs(
-    instance: DagsterInstance, scope: Scope, looked_at: float, since: float, told: Collection[str]
+    instance: DagsterInstance, scope: SensorScope, looked_at: float, since: float, told: Collection[str]
 ) -> list[Alert]:
     """Runs that have failed since the last look and are not `told`; times in seconds since 1970."""
     after = datetime.fromtimestamp(looked_at - OVERLAP_SECONDS, UTC)
@@ -50,7 +50,7 @@ def failed_runs(
     return alerts
 
 
-def mended_runs(instance: DagsterInstance, scope: Scope, failed: Mapping[str, str]) -> list[Alert]:
+def mended_runs(instance: DagsterInstance, scope: SensorScope, failed: Mapping[str, str]) -> list[Alert]:
     """Tell which subjects of `failed` are well, for a later run has succeeded. It is keyed by run."""
     latest = {subject: run_id for run_id, subject in failed.items()}
     alerts = []
@@ -101,7 +101,7 @@ def _why_failed(instance: DagsterInstance, run: DagsterRun) -> str:
     return "Dagster has no message"
 
 
-def _is_of(run: DagsterRun, scope: Scope) -> bool:
+def _is_of(run: DagsterRun, scope: SensorScope) -> bool:
     """Tell whether a run belongs to a scope: by its job, or by its assets if a person chose them."""
     return scope.has_job(run.job_name) or any(map(scope.has_asset, _chosen(run)))
 

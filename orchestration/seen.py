@@ -42,7 +42,7 @@ _ENDED = [TickStatus.SUCCESS, TickStatus.SKIPPED, TickStatus.FAILURE]
 
 
 @dataclass(frozen=True)
-class Scope:
+class SensorScope:
     """The things that one sensor tells of."""
 
     name: str  # name of the pipeline, as alerts say it
@@ -51,7 +51,7 @@ class Scope:
     has_ticks_of: Callable[[str], bool]  # a sensor or a schedule
 
 
-def open_alerts(context: SensorEvaluationContext, scope: Scope, with_ticks: bool = True) -> list[Alert]:
+def open_alerts(context: SensorEvaluationContext, scope: SensorScope, with_ticks: bool = True) -> list[Alert]:
     """The state of all checks, tables and, `with_ticks`, of sensors and schedules."""
     repository = context.repository_def
     assert repository is not None  # a daemon's context has one
@@ -84,7 +84,7 @@ def evaluations(
     return {key: evaluation for key, _, evaluation in _evaluated(instance, keys)}
 
 
-def _checks(instance: DagsterInstance, scope: Scope, keys: Sequence[AssetCheckKey]) -> Iterator[Alert]:
+def _checks(instance: DagsterInstance, scope: SensorScope, keys: Sequence[AssetCheckKey]) -> Iterator[Alert]:
     """The latest evaluation of each check."""
     for key, record, evaluation in _evaluated(instance, keys):
         yield Alert(
@@ -119,7 +119,7 @@ def _is_evaluated(record: AssetCheckExecutionRecord) -> bool:
     return event is not None and event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION
 
 
-def _freshness(instance: DagsterInstance, scope: Scope, keys: Sequence[AssetKey]) -> Iterator[Alert]:
+def _freshness(instance: DagsterInstance, scope: SensorScope, keys: Sequence[AssetKey]) -> Iterator[Alert]:
     """Whether each asset with a freshness policy is fresh, as Dagster's daemon has found it."""
     for key, record in instance.get_freshness_state_records(keys).items():
         level = _FRESHNESS.get(record.freshness_state)
@@ -145,7 +145,7 @@ def _instigators(context: SensorEvaluationContext, names: Collection[str]) -> li
     ]
 
 
-def _tick(instance: DagsterInstance, scope: Scope, state: InstigatorState) -> Alert | None:
+def _tick(instance: DagsterInstance, scope: SensorScope, state: InstigatorState) -> Alert | None:
     """How the latest ticks of a sensor or schedule went; None where they say neither."""
     origin, selector = state.instigator_origin_id, state.selector_id
     is_sensor = state.instigator_type is InstigatorType.SENSOR

@@ -26,7 +26,7 @@ MOST_BACKOFF_SECONDS = 300
 
 
 @dataclass(frozen=True)
-class Run:
+class ActiveRun:
     """A run of Dagster's that shifts this datacenter, and that Dagster believes to be in progress."""
 
     run_id: str
@@ -55,7 +55,7 @@ class Snapshot:
     now_us: int
     growth: Growth
     lease_status: LeaseStatus
-    runs: tuple[Run, ...] = ()
+    runs: tuple[ActiveRun, ...] = ()
     past_runs: tuple[PastRun, ...] = ()  # the latest first; they keep a launch back, and bring none about
     lease_is_ours: bool = False  # the lease names a run of this Dagster's, over or not
     unresponsive_since_us: int | None = None  # the last heartbeat, if the tick before found it too old
@@ -116,7 +116,9 @@ def _is_live(found: Snapshot, shift: Shift) -> bool:
     return found.lease_status.is_live(found.now_us, LEASE_SECONDS)
 
 
-def _failure_of(run: Run, found: Snapshot, shift: Shift, held: bool, hung: Lease | None) -> RunToFail | None:
+def _failure_of(
+    run: ActiveRun, found: Snapshot, shift: Shift, held: bool, hung: Lease | None
+) -> RunToFail | None:
     """The run as one to fail, if it will not end by itself."""
     lease = found.lease_status.lease
     if lease is None or lease.run != run.run_id:
@@ -137,7 +139,7 @@ def _failure_of(run: Run, found: Snapshot, shift: Shift, held: bool, hung: Lease
     return None
 
 
-def _failure_without_lease(run: Run, found: Snapshot, shift: Shift) -> RunToFail | None:
+def _failure_without_lease(run: ActiveRun, found: Snapshot, shift: Shift) -> RunToFail | None:
     """A run that was not the last to have the lease, as one to fail; None if it waits in a queue or in line.
 
     One that had the lease before has time to end from when the last lease began or was released.
@@ -155,7 +157,7 @@ def _failure_without_lease(run: Run, found: Snapshot, shift: Shift) -> RunToFail
     return RunToFail(run.run_id, reason, may_live=True)
 
 
-def _why_wait(found: Snapshot, shift: Shift, held: bool, in_progress: Sequence[Run]) -> str | None:
+def _why_wait(found: Snapshot, shift: Shift, held: bool, in_progress: Sequence[ActiveRun]) -> str | None:
     """Why to launch no shift now; None if one is needed."""
     lease, growth, successor = found.lease_status.lease, found.growth, found.lease_status.successor
     if held and (reason := _why_leave_alone(found, shift, lease)) is not None:

@@ -9,7 +9,7 @@ from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_ST
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from assets.runs import ended_us
-from orchestration.shift_decision import PastRun, Run, RunToFail
+from orchestration.shift_decision import ActiveRun, PastRun, RunToFail
 from photon.process.clock import MICROSECONDS
 from resources.environment import ServedPipeline
 
@@ -28,10 +28,10 @@ class ShiftRuns:
         self._asset = served.asset_key("joined_events")
         self._datacenter = datacenter
 
-    def in_progress(self) -> tuple[Run, ...]:
+    def in_progress(self) -> tuple[ActiveRun, ...]:
         """Runs that Dagster believes to be in progress, since their start or their last change of status."""
         return tuple(
-            Run(
+            ActiveRun(
                 record.dagster_run.run_id,
                 record.dagster_run.status,
                 _microseconds(record.start_time or record.update_timestamp.timestamp()),

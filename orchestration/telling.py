@@ -16,7 +16,7 @@ from photon.process.clock import MICROSECONDS, Clock
 TELLING_SECONDS = 20
 
 
-class NotTold(Exception):
+class AlertNotTaken(Exception):
     """An alert that the user's function did not take. Its cause is what the function raised."""
 
 
@@ -25,7 +25,7 @@ class Outcome:
     """The outcome of the alerts for which there was time."""
 
     done: tuple[Alert, ...]
-    failed: dict[str, NotTold]  # why an alert failed, by its key
+    failed: dict[str, AlertNotTaken]  # why an alert failed, by its key
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Calls:
 
         `timeout_seconds`: of one call.
         """
-        began_us, done, failed = self._clock.elapsed_us(), list[Alert](), dict[str, NotTold]()
+        began_us, done, failed = self._clock.elapsed_us(), list[Alert](), dict[str, AlertNotTaken]()
         for alert in alerts:
             is_over = self._clock.elapsed_us() - began_us >= TELLING_SECONDS * MICROSECONDS
             if is_over or self._hanging is not None:
@@ -84,19 +84,19 @@ class Calls:
                 failed[alert.key] = problem
         return Outcome(tuple(done), failed)
 
-    def _problem_of(self, hook: Hook, call: _Call) -> NotTold | None:
+    def _problem_of(self, hook: Hook, call: _Call) -> AlertNotTaken | None:
         if not call.has_ended_in_time(hook):
             self._hanging = call
             return self._hangs(call)
         if call.error is None:
             return None
         said = f"{type(call.error).__name__}: {call.error}"
-        problem = NotTold(f"alerts.hook raised for {call.alert.title!r}, which is told again: {said}")
+        problem = AlertNotTaken(f"alerts.hook raised for {call.alert.title!r}, which is told again: {said}")
         problem.__cause__ = call.error
         return problem
 
-    def _hangs(self, call: _Call) -> NotTold:
-        return NotTold(
+    def _hangs(self, call: _Call) -> AlertNotTaken:
+        return AlertNotTaken(
             f"alerts.hook has not returned for {call.alert.title!r} in {call.timeout_seconds:g} s"
             ", and is not called until it has: give all that it waits for a timeout,"
             " then reload the code location"

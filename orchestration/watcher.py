@@ -25,7 +25,7 @@ from orchestration.shift_runs import ShiftRuns
 from photon.dispatcher.shift.people import Decisions, decisions_seen
 from photon.health.facts import Facts, look
 from photon.health.judge import in_checks, judge
-from photon.health.memory import Told, WatcherNotes, as_text, from_text
+from photon.health.memory import ToldVerdict, WatcherNotes, as_text, from_text
 from photon.health.verdict import Verdict, passing
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Look:
+class WatcherLook:
     """The result of a look at one datacenter."""
 
     notes: WatcherNotes  # to be remembered until the next look
@@ -90,7 +90,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
 
 def _look_at(
     pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, is_starting: bool, decisions: Decisions
-) -> Look:
+) -> WatcherLook:
     """Look at one datacenter. One that can't be looked at keeps no other from being judged."""
     try:
         ask = partial(look, pipeline, name, now_us, is_starting, decisions)
@@ -101,7 +101,7 @@ def _look_at(
         log.warning("datacenter %s can't be looked at", name, exc_info=True)
         return _not_seen(pipeline, name, last, now_us, error)
     problems = tuple(one.says for one in verdicts.values() if one.level != "ok")
-    return Look(WatcherNotes(now_us, memory, last.told, is_starting), _sure(verdicts), problems)
+    return WatcherLook(WatcherNotes(now_us, memory, last.told, is_starting), _sure(verdicts), problems)
 
 
 @lru_cache
@@ -114,7 +114,9 @@ def _sure(verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
     return {promise: one for promise, one in verdicts.items() if not one.is_unsure}
 
 
-def _not_seen(pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, error: Exception) -> Look:
+def _not_seen(
+    pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, error: Exception
+) -> WatcherLook:
     """The result where a look fails: the datacenter may stand still. Its other checks stay as they were."""
     why = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     says = f"{name} can't be looked at: {why}"
@@ -123,14 +125,14 @@ def _not_seen(pipeline: Pipeline, name: str, last: WatcherNotes, now_us: int, er
     found = {"works": (verdict,)}
     memory = last.memory.fresh(now_us).having_found(found, now_us)
     verdicts = {promise: one for promise, (one,) in memory.telling(found, now_us).items()}
-    return Look(replace(last, memory=memory), _sure(verdicts), (says,))
+    return WatcherLook(replace(last, memory=memory), _sure(verdicts), (says,))
 
 
-def _due(seen: Look, now_us: int) -> dict[str, Told]:
+def _due(seen: WatcherLook, now_us: int) -> dict[str, ToldVerdict]:
     """The verdicts to be told now: those that changed, or go on for `AGAIN_US` or `WELL_AGAIN_US`."""
     told = seen.notes.told
     return {
-        promise: Told.after(told.get(promise), verdict, now_us)
+        promise: ToldVerdict.after(told.get(promise), verdict, now_us)
         for promise, verdict in seen.verdicts.items()
         if promise not in told
         or told[promise].is_news(verdict, now_us, AGAIN_US)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from jobs.local.columns import LocalColumn, quoted
 
 
-class Queries(Protocol):
+class FrameSession(Protocol):
     """Where frames are run: a session."""
 
     def columns_of(self, sql: str) -> list[str]:
@@ -39,7 +39,7 @@ class LocalRow(dict[str, Any]):
 class LocalFrame:
     """A query that was not run yet."""
 
-    def __init__(self, session: Queries, sql: str, columns: list[str] | None) -> None:
+    def __init__(self, session: FrameSession, sql: str, columns: list[str] | None) -> None:
         """`columns`: None where only DuckDB knows their names."""
         self._session, self.sql, self._columns = session, sql, columns
 

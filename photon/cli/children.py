@@ -28,7 +28,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedProcess:
     """The exit status of a process, negative for a signal, and what it printed."""
 
     returncode: int
@@ -60,7 +60,7 @@ class _Child:
     process: subprocess.Popen[str]
     accidents: list[float] = field(default_factory=list)
     starts_at: float | None = None  # the next start, after an accident
-    ended: Ended | None = None
+    ended: EndedProcess | None = None
 
 
 class Children:
@@ -82,7 +82,7 @@ class Children:
         self._is_asked_to_stop = True
         self._signals.append(number)
 
-    def wait(self) -> dict[str, Ended]:
+    def wait(self) -> dict[str, EndedProcess]:
         """Wait until every process has ended for good; how each did, by datacenter."""
         while True:
             while self._signals:
@@ -104,7 +104,7 @@ class Children:
 
     def _start_again_if_due(self, child: _Child, starts_at: float) -> None:
         if self._is_asked_to_stop:
-            child.ended, child.starts_at = Ended(child.process.returncode, ""), None
+            child.ended, child.starts_at = EndedProcess(child.process.returncode, ""), None
         elif self._clock() >= starts_at:
             child.process, child.starts_at = _started(child.command), None
 
@@ -116,7 +116,7 @@ class Children:
         printed = "" if is_accident(code) else output.read()
         output.close()
         if code == 0:
-            child.ended = Ended(code, printed)
+            child.ended = EndedProcess(code, printed)
             return
         line = f"photon: datacenter {child.datacenter} ended {in_words(code)}"
         if is_accident(code) and not self._is_asked_to_stop:
@@ -128,7 +128,7 @@ class Children:
                 return
             minutes = RESTARTS_WITHIN_SECONDS / 60
             line += f", for the {RESTARTS + 1}th time within {minutes:g} minutes: not started again"
-        child.ended = Ended(code, printed)
+        child.ended = EndedProcess(code, printed)
         click.echo(line, err=True)
 
 

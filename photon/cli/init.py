@@ -25,8 +25,8 @@ from photon.process.readable import counted
 if TYPE_CHECKING:
     from photon.pipeline.file import Pipeline
     from photon.profile.column_roles import Answers, Guess
-    from photon.profile.findings import Question
-    from photon.profile.sample import Sample
+    from photon.profile.findings import OpenQuestion
+    from photon.profile.sample import SideSample
     from photon.profile.trial_join import SideSeen, Trial
 
 UNITS = click.Choice(["s", "ms", "us", "ns", "iso8601"])
@@ -180,7 +180,7 @@ def _answers(said: dict[str, Any]) -> Answers:
     return Answers(**_as_columns(said))
 
 
-def _guess(samples: tuple[Sample, Sample], answers: Answers) -> tuple[Guess, Answers]:
+def _guess(samples: tuple[SideSample, SideSample], answers: Answers) -> tuple[Guess, Answers]:
     """Return what was found out, with the answers of a person at a terminal to each open question."""
     from photon.profile.column_roles import Guess, guess
 
@@ -194,7 +194,7 @@ def _guess(samples: tuple[Sample, Sample], answers: Answers) -> tuple[Guess, Ans
     return found, answers
 
 
-def _asked(question: Question, answers: Answers) -> Answers:
+def _asked(question: OpenQuestion, answers: Answers) -> Answers:
     """The answers with those of a person to one question."""
     say(f"{question.why}.", err=True)
     for choice in question.choices:
@@ -228,7 +228,7 @@ def _nothing_joins(trial: Trial, found: Guess) -> str:
     )
 
 
-def _report(text: str, found: Guess, samples: tuple[Sample, Sample], trial: Trial) -> str:
+def _report(text: str, found: Guess, samples: tuple[SideSample, SideSample], trial: Trial) -> str:
     from photon.adapters import foreign_name
     from photon.profile.column_types import decimal_commas
 

@@ -34,7 +34,7 @@ from photon.registry.segments import RunDamaged
 from photon.registry.view_store import ViewUnavailable
 from photon.state import lifecycle
 from photon.state.dispatcher_state import Completion
-from photon.state.lifecycle import FAILURES, FINAL, OWN_FAILURES, Event, Life, State
+from photon.state.lifecycle import FAILURES, FINAL, OWN_FAILURES, Event, Life, PlanState
 from photon.state.plan import Plan, PlanContent
 from photon.state.waiting.segments import WaitingDamaged
 from photon.storage.delta import LakeUnavailable
@@ -69,7 +69,7 @@ class BatchExecution:
         tools.last_plan_id = plan.key.plan_id
         began_us, retry, reason = tools.clock.now_us(), tools.retry, ""
         while life.state not in FINAL:
-            if life.state is State.WAITING:
+            if life.state is PlanState.WAITING:
                 event = Event.WAITED if retry.wait(reason) else Event.STOPPED
             else:
                 event, reason = self._act(life, began_us)
@@ -78,29 +78,29 @@ class BatchExecution:
             if event in OWN_FAILURES:
                 tools.callbacks.on_failure(reason)
             before, life = life, lifecycle.after(life, event, reason)
-            if life.attempts != before.attempts and life.state is not State.COMPLETED:
+            if life.attempts != before.attempts and life.state is not PlanState.COMPLETED:
                 tools.state.note_attempts(life.attempts)
-        if life.state is State.COMPLETED:
+        if life.state is PlanState.COMPLETED:
             retry.over()
-        if life.state is State.SUPERSEDED:
+        if life.state is PlanState.SUPERSEDED:
             raise Superseded(reason)
-        if life.state is State.HALTED:
+        if life.state is PlanState.HALTED:
             raise AdapterFails(reason)
-        if life.state is State.LEFT_OPEN:
+        if life.state is PlanState.LEFT_OPEN:
             log.info("stopped while batch %d waits; the next start runs it again", plan.key.batch)
-        return life.state is State.COMPLETED
+        return life.state is PlanState.COMPLETED
 
     def _act(self, life: Life, began_us: int) -> tuple[Event, str]:
         """Do what the plan's state asks for; return what came of it, and why."""
         try:
             match life.state:
-                case State.UNSURE:
+                case PlanState.UNSURE:
                     return self.tools.committing.ask_table(self.plan)
-                case State.READY:
+                case PlanState.READY:
                     self._attempt(life, began_us)
-                case State.COMMITTED:
+                case PlanState.COMMITTED:
                     self._read_back()
-                case State.DOOMED:
+                case PlanState.DOOMED:
                     self._abandon(life.doom or "")
             return Event.ENDED, ""
         except WaitingDamaged as error:

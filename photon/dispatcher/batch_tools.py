@@ -20,7 +20,7 @@ from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.observing import BatchObserver
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.recovery.announcing import Announcer
-from photon.dispatcher.recovery.holders import Holders
+from photon.dispatcher.recovery.holders import OtherEpochs
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
 from photon.dispatcher.table_answers import TableAnswers
 from photon.dispatcher.task_splitter import reindex_tasks
@@ -64,7 +64,7 @@ class BatchTools:
     index: PrimaryIndex
     waiting: WaitingUpkeep
     announcer: Announcer
-    holders: Holders
+    holders: OtherEpochs
     meter: Meter
 
     def __post_init__(self) -> None:

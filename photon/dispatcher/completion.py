@@ -29,7 +29,7 @@ from photon.registry.entry import Claimant
 from photon.registry.segments import RunDamaged
 from photon.state.failing import AdapterCalls
 from photon.state.outcomes import HeldRecord
-from photon.state.waiting.segments import SegmentInfo, WaitingDamaged
+from photon.state.waiting.segments import WaitingDamaged, WaitingSegment
 from photon.storage.columns import TableName
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile
@@ -103,7 +103,7 @@ class Results:
         return [record for result in self.join for record in result.registered_here]
 
     @property
-    def waiting(self) -> list[SegmentInfo]:
+    def waiting(self) -> list[WaitingSegment]:
         return [info for result in self.join for info in result.waiting]
 
     @property

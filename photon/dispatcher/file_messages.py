@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from photon.logs.discovery import FileProblem
 from photon.logs.files import Side, TrackedFile
-from photon.logs.unread_files import Ended, UnreadFile
+from photon.logs.unread_files import EndedEntry, UnreadFile
 from photon.process.clock import in_utc
 from photon.process.readable import readable
 from photon.state.losses import name_of
@@ -34,7 +34,7 @@ def log_lost(side: Side, vanished: Iterable[TrackedFile]) -> None:
 
 
 def log_entries(
-    side: Side, before: Iterable[UnreadFile], now: Iterable[UnreadFile], ended: Iterable[Ended]
+    side: Side, before: Iterable[UnreadFile], now: Iterable[UnreadFile], ended: Iterable[EndedEntry]
 ) -> None:
     """Name the unread files that ended, with the reason, and warn of those that are newly gone."""
     for over in ended:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from photon.dispatcher.completion import IndexLost
 from photon.event_store import log_files, segments
-from photon.event_store.compaction import Compacted, Compaction, compact, next_compaction
+from photon.event_store.compaction import CompactedSegment, SegmentCompaction, compact, next_compaction
 from photon.event_store.interface import IndexSnapshot, index_folder
 from photon.event_store.log_files import write_log_files
 from photon.event_store.segments import SegmentDamaged, SegmentInfo, check_segment, file_name
@@ -43,7 +43,7 @@ class PrimaryIndex:
         self._files: dict[int, LogFile] = {}
         self._log_files, self._is_written = new_id(), False  # the map on disk, and whether it has `_files`
         self._run = new_id()
-        self._merge: tuple[Compaction, Future[Compacted]] | None = None
+        self._merge: tuple[SegmentCompaction, Future[CompactedSegment]] | None = None
 
     # -- what is listed
 
@@ -125,7 +125,7 @@ class PrimaryIndex:
         except (SegmentDamaged, OSError) as error:  # the next lookup tells of damage
             log.warning("index segments could not be merged: %s", error)
 
-    def _replace(self, compaction: Compaction, merged: Compacted) -> None:
+    def _replace(self, compaction: SegmentCompaction, merged: CompactedSegment) -> None:
         new = [merged.segment] if merged.segment is not None else []
         fault_point("index.after_merge")
         self._state.replace_segments(

@@ -24,7 +24,7 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register
 from photon.releases import copies
 from photon.releases.at_once import newest_copies
-from photon.releases.making import Counted, Said, Sight, closed_places, next_release
+from photon.releases.making import Counted, ReleaseSight, Said, closed_places, next_release
 from photon.releases.numbering import lacked, last_release, offer, take_new_releases
 from photon.releases.parts import LakeCounter, count_lakes
 from photon.releases.release import NOT_VERIFIED, Part, Place, Release, Statement
@@ -64,10 +64,10 @@ def refuse_lacking(registry: IdRegistry, newest: Mapping[str, Release]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class LakeFindings:
     """The findings of a look at all lakes: rows for the next release, and the newest copies if it is due."""
 
-    sight: Sight
+    sight: ReleaseSight
     newest: Mapping[str, Release]
 
 
@@ -85,7 +85,7 @@ class Releasing:
     _said: deque[Said] = field(default_factory=lambda: deque(maxlen=SAID_KEPT))
     _to_copy: list[Release] = field(default_factory=list)
     _copying: list[Release] = field(default_factory=list)
-    _job: Future[Looked | None] | None = None  # counting, or storing copies
+    _job: Future[LakeFindings | None] | None = None  # counting, or storing copies
 
     def __post_init__(self) -> None:
         self._lake = self.pipeline.datacenters[self.datacenter].lake
@@ -181,7 +181,7 @@ class Releasing:
         if some := tuple(self._copying):
             self._job = self.worker.submit(lambda: self._copy(some))
 
-    def _finish_job(self, job: Future[Looked | None]) -> None:
+    def _finish_job(self, job: Future[LakeFindings | None]) -> None:
         self._job = None
         try:
             looked = job.result()
@@ -200,7 +200,7 @@ class Releasing:
             self._again_us = self.clock.elapsed_us() + AGAIN_US
         self._copying = []
 
-    def _made(self, sight: Sight, last: Release | None) -> Release | None:
+    def _made(self, sight: ReleaseSight, last: Release | None) -> Release | None:
         """The next release, unless another one came before it: then all is counted anew."""
         return next_release(sight, self.clock.now_us()) if last == sight.last else None
 
@@ -208,7 +208,7 @@ class Releasing:
 
     def _look(
         self, last: Release | None, closed: Mapping[str, Place], said: tuple[Said, ...], register: Register
-    ) -> Looked:
+    ) -> LakeFindings:
         """Count the lakes that can be read. OSError.
 
         Copies are asked for before a release is offered (R5): where nothing is new, none is.
@@ -216,9 +216,11 @@ class Releasing:
         counted = count_lakes(self.pipeline, self._counters, last, closed, register, self._count)
         if last is not None and last.set_back is not None:
             self._verified = copies.verified(self._lake)
-        sight = Sight(self.datacenter, last, counted, said, frozenset(register.lakes_gone), self._verified)
+        sight = ReleaseSight(
+            self.datacenter, last, counted, said, frozenset(register.lakes_gone), self._verified
+        )
         is_new = next_release(sight, self.clock.now_us()) is not None
-        return Looked(sight, newest_copies(self.pipeline, self._latest_in) if is_new else {})
+        return LakeFindings(sight, newest_copies(self.pipeline, self._latest_in) if is_new else {})
 
     def _latest_in(self, datacenter: str) -> Release | None:
         """The newest copy in a lake; None also if that can't be read, as its count says so."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from photon.dispatcher import completion
 from photon.dispatcher.completion import GivenUpHold, OwnHold
-from photon.dispatcher.recovery.holders import Holders
+from photon.dispatcher.recovery.holders import OtherEpochs
 from photon.pipeline.file import Pipeline
 from photon.process.readable import counted
 from photon.registry.entry import Claimant, Mask
@@ -86,7 +86,7 @@ class TableAnswers:
         return list(taken.has(hashes_of_texts(ids)).tolist())
 
     def settle_given_up(
-        self, batch: int, records: Sequence[HeldRecord], holders: Holders
+        self, batch: int, records: Sequence[HeldRecord], holders: OtherEpochs
     ) -> completion.Resolved:
         """Decide on events whose rows recovery misses, joined by a datacenter that makes none again (E8).
 
@@ -113,7 +113,7 @@ class TableAnswers:
         resolved.released |= due - resolved.ended
 
     def _holds_of_given_up(
-        self, records: Sequence[HeldRecord], holders: Holders
+        self, records: Sequence[HeldRecord], holders: OtherEpochs
     ) -> dict[str, GivenUpHold | None]:
         """The holds of datacenters that never run again, by event; None: the table can't be read now.
 

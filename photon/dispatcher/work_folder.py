@@ -14,7 +14,7 @@ from photon.pipeline.sections import Datacenter
 from photon.state.dispatcher_state import DispatcherState
 from photon.state.waiting import segments as waiting
 from photon.storage.delta import lake_errors
-from photon.storage.store import Store, store_of
+from photon.storage.store import ObjectStore, store_of
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +56,12 @@ def _remove(work: Location) -> None:
         log.warning("%s can't be removed, and may be: nobody needs it (%s)", work, error)
 
 
-def _stores(work: Location) -> Iterator[Store]:
+def _stores(work: Location) -> Iterator[ObjectStore]:
     yield store_of(index_folder(work))
     yield store_of(work / waiting.FOLDER)
 
 
-def _copy(source: Store, name: str, sink: BinaryIO) -> None:
+def _copy(source: ObjectStore, name: str, sink: BinaryIO) -> None:
     with source.open(name) as content:
         shutil.copyfileobj(content, sink)
 

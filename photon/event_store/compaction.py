@@ -31,25 +31,25 @@ MERGED_AT_ONCE_EVENTS = 2**20  # bounds memory: 40 MiB, and as much again while 
 
 
 @dataclass(frozen=True)
-class Compaction:
+class SegmentCompaction:
     """Segments to be replaced by one, without the events of files that went."""
 
     sources: tuple[SegmentInfo, ...]
     events_of: dict[int, int]  # events of the new segment by file; empty: there is none
 
 
-def next_compaction(segments: Sequence[SegmentInfo], live_files: Collection[int]) -> Compaction | None:
+def next_compaction(segments: Sequence[SegmentInfo], live_files: Collection[int]) -> SegmentCompaction | None:
     """The segments to merge now: one that is half dead, else the smallest tier that is full."""
     for segment in segments:
         live = live_events([segment], live_files)
         if 2 * sum(live.values()) <= segment.events:
-            return Compaction((segment,), live)
+            return SegmentCompaction((segment,), live)
     tiers: dict[int, list[SegmentInfo]] = defaultdict(list)
     for segment in segments:
         tiers[tier_of(segment.events)].append(segment)
     for _, members in sorted(tiers.items()):
         if len(members) >= SEGMENTS_A_TIER:
-            return Compaction(tuple(members), live_events(members, live_files))
+            return SegmentCompaction(tuple(members), live_events(members, live_files))
     return None
 
 
@@ -72,21 +72,21 @@ def live_events(segments: Sequence[SegmentInfo], live_files: Collection[int]) ->
 
 
 @dataclass
-class Compacted:
+class CompactedSegment:
     """The new segment of a merge, and the reused ids that it met."""
 
     segment: SegmentInfo | None = None  # None: it would be empty
     met: int = 0  # reused ids among all events of the sources
     left: Reused = field(default_factory=Reused)  # among those of the new segment
 
-    def newly_reused(self, compaction: Compaction) -> int:
+    def newly_reused(self, compaction: SegmentCompaction) -> int:
         """How many reused ids no source knew of, since their events lie in several of them."""
         return max(0, self.met - sum(source.reused.count for source in compaction.sources))
 
 
-def compact(folder: Location, compaction: Compaction, name: str) -> Compacted:
+def compact(folder: Location, compaction: SegmentCompaction, name: str) -> CompactedSegment:
     """Write the new segment. Its sources stay. SegmentDamaged, OSError."""
-    events, compacted = sum(compaction.events_of.values()), Compacted()
+    events, compacted = sum(compaction.events_of.values()), CompactedSegment()
     if events:
         sources = [open_segment(folder, source.name) for source in compaction.sources]
         live = np.fromiter(compaction.events_of, np.uint32)
@@ -95,7 +95,7 @@ def compact(folder: Location, compaction: Compaction, name: str) -> Compacted:
     return compacted
 
 
-def _merged(sources: Sequence[Segment], live: np.ndarray, compacted: Compacted) -> Iterator[Places]:
+def _merged(sources: Sequence[Segment], live: np.ndarray, compacted: CompactedSegment) -> Iterator[Places]:
     """The live events of all sources by hash, in parts: hashes are even, so equal stretches of them are."""
     parts = -(-sum(source.events for source in sources) // MERGED_AT_ONCE_EVENTS)
     bounds = np.array([(2**64 * part) // parts for part in range(1, parts)], np.uint64)

@@ -23,7 +23,7 @@ from photon.logs.files import LogFile
 from photon.logs.formats.dialect import dialect_of
 from photon.logs.later_headers import in_first_order
 from photon.logs.parse import PRIMARY_EVENTS, parse_ids
-from photon.logs.scattered import Lines, read_lines
+from photon.logs.scattered import ScatteredLines, read_lines
 from photon.pipeline.location import Location
 from photon.pipeline.sections import PrimaryLog
 
@@ -39,7 +39,7 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class KeyMatches:
     """Events whose hash is that of a key: those of one key follow each other by time."""
 
     keys: Ints  # which key each one may belong to
@@ -65,7 +65,7 @@ class LogsEventStore:
         hashes = hash_ids(keys)
         nearest = nearest_events(self._segments, hashes, around, self._log_files.knows)
         files = self._files_of(nearest.places)
-        events, row_of = self._read(Candidates(nearest.keys, nearest.places, files))
+        events, row_of = self._read(KeyMatches(nearest.keys, nearest.places, files))
         ids, asked = events["_id"].take(pa.array(row_of)), nearest.keys
         same = _equal(ids, keys.take(pa.array(asked)))
         rows, unanswered = np.full(len(keys), -1), np.zeros(len(keys), bool)
@@ -100,7 +100,7 @@ class LogsEventStore:
         unanswered[some.keys[own]] |= is_lost[own]
         return Primaries(np.where(unanswered, -1, rows), unanswered, nothing, read, some.files)
 
-    def events_with(self, hashes: Hashes, most_copies: int) -> Candidates:
+    def events_with(self, hashes: Hashes, most_copies: int) -> KeyMatches:
         """The places of events whose ids have these hashes, the first by time, at most so many of each."""
         order = np.argsort(hashes)
         parts, whose = list[Places](), [np.empty(0, np.int64)]
@@ -112,9 +112,9 @@ class LogsEventStore:
         places, keys = concat(parts), np.concatenate(whose)
         by = np.lexsort((places.offsets_bytes, places.files, places.digests, places.times_us, keys))
         by = by[np.arange(len(by)) - np.searchsorted(keys[by], keys[by]) < most_copies]
-        return Candidates(keys[by], places.take(by), self._files_of(places.take(by)))
+        return KeyMatches(keys[by], places.take(by), self._files_of(places.take(by)))
 
-    def read(self, candidates: Candidates) -> pa.Table:
+    def read(self, candidates: KeyMatches) -> pa.Table:
         """The events at these places (PRIMARY_EVENTS); nulls as `_id` and `_raw`: the line can't be read."""
         events, row_of = self._read(candidates)
         return events.take(pa.array(row_of))
@@ -122,7 +122,7 @@ class LogsEventStore:
     def _files_of(self, places: Places) -> Mapping[int, LogFile]:
         return self._log_files.files(np.unique(places.files).tolist())
 
-    def _read(self, candidates: Candidates) -> tuple[pa.Table, Ints]:
+    def _read(self, candidates: KeyMatches) -> tuple[pa.Table, Ints]:
         """The events at the candidates' places, each once, and for each candidate its row among them.
 
         Their `_id` and `_raw` are null where the line can't be read.
@@ -135,7 +135,7 @@ class LogsEventStore:
         row_of = np.empty(len(order), np.int64)
         row_of[order] = np.cumsum(first) - 1
         places = places.take(order[first])
-        lines = Lines(
+        lines = ScatteredLines(
             places.files.astype(np.int64), places.offsets_bytes, places.lengths_bytes.astype(np.int64)
         )
         raws = read_lines(self._logs, candidates.files, lines)

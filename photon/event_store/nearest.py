@@ -21,7 +21,7 @@ Files = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class Nearest:
+class NearestEvents:
     """The nearest event of each key that has one, by hash: the line tells whether it has the key's id."""
 
     keys: Ints  # which key each place is for; each key once
@@ -31,7 +31,7 @@ class Nearest:
 
 def nearest_events(
     segments: Iterable[Segment], hashes: Hashes, around: Around, is_there: Callable[[Files], Mask]
-) -> Nearest:
+) -> NearestEvents:
     """The nearest event to each key's time, of those in log files that are there (protocol F14).
 
     `is_there`: whether the log file of each number is. One that went makes a key ambiguous all the same.
@@ -61,7 +61,7 @@ def nearest_events(
         parts.append(places.take(row))
     all_keys, all_places = np.concatenate(keys), concat(parts)
     best = best_of_each(all_keys, all_places, around)
-    return Nearest(all_keys[best], all_places.take(best), least < most)
+    return NearestEvents(all_keys[best], all_places.take(best), least < most)
 
 
 def best_of_each(keys: Ints, places: Places, around: Around) -> Ints:

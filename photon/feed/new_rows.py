@@ -17,7 +17,7 @@ from photon.releases.files import condition_between, shares_between
 from photon.releases.release import Place
 from photon.storage.data_files import DataFile, pages_of_rows
 from photon.storage.own_columns import columns_of_people
-from photon.storage.store import Store
+from photon.storage.store import ObjectStore
 
 PAGE_ROWS = 100_000  # in memory at once; a batch that has more is a page of its own
 _PLACES = pa.schema([ROW_COLUMNS.field(name) for name in ("_epoch", "_batch")])
@@ -27,7 +27,7 @@ _PLACES = pa.schema([ROW_COLUMNS.field(name) for name in ("_epoch", "_batch")])
 class NewRows:
     """The rows of some files behind one place and up to another; `wanted`: only rows that match it."""
 
-    store: Store
+    store: ObjectStore
     files: tuple[DataFile, ...]
     after: Place
     up_to: Place
@@ -110,7 +110,7 @@ def in_order(rows: pa.Table, last: pa.Array | None = None) -> pa.Table:
     return rows.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]))
 
 
-class Places:
+class RowPlaces:
     """The places of rows that are in order; a row without a batch lies behind its epoch's batches."""
 
     def __init__(self, rows: pa.Table) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from photon.feed.comparing import has_news, is_again, is_plain, runs, why_stopped
 from photon.feed.kept import following, is_next, resync
-from photon.feed.new_rows import PAGE_ROWS, NewRows, Places, columns_of, in_feed, pages_of
+from photon.feed.new_rows import PAGE_ROWS, NewRows, RowPlaces, columns_of, in_feed, pages_of
 from photon.feed.rebuilt_rows import LakeGone, RebuiltRows
 from photon.feed.side_rows import VIEWS, side_changes
 from photon.feed.step import FEED_COLUMNS, FedTable, FeedStopped, Step
@@ -189,7 +189,7 @@ class _Changed:
         for name, new in self._new.items():
             with self._opened.reading(name):
                 rows[name] = new.all(self._columns)
-        places = {name: Places(table) for name, table in rows.items()}
+        places = {name: RowPlaces(table) for name, table in rows.items()}
         before, given = self._before, dict.fromkeys(rows, 0)
         for release in run:
             page = [self._schema.empty_table()]

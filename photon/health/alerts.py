@@ -62,14 +62,14 @@ def load_hook(spec: str, folder: Path) -> Hook:
 
 
 @dataclass(frozen=True)
-class Told:
+class ToldAlert:
     """The last alert on one subject."""
 
     level: str
     at_us: int
 
 
-def news(seen: Iterable[Alert], told: Mapping[str, Told], now_us: int, again_us: int) -> list[Alert]:
+def news(seen: Iterable[Alert], told: Mapping[str, ToldAlert], now_us: int, again_us: int) -> list[Alert]:
     """Choose alerts of another level than was told, and those that go on `again_us` after they were told.
 
     A subject that was always well is no news.
@@ -84,6 +84,6 @@ def news(seen: Iterable[Alert], told: Mapping[str, Told], now_us: int, again_us:
     return found
 
 
-def told_after(fresh: Iterable[Alert], told: Mapping[str, Told], now_us: int) -> dict[str, Told]:
+def told_after(fresh: Iterable[Alert], told: Mapping[str, ToldAlert], now_us: int) -> dict[str, ToldAlert]:
     """Put these alerts, told now, in the place of the last ones on their subjects."""
-    return {**told, **{alert.key: Told(alert.level, now_us) for alert in fresh}}
+    return {**told, **{alert.key: ToldAlert(alert.level, now_us) for alert in fresh}}

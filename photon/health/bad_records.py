@@ -33,7 +33,7 @@ LEAST_RECORDS = 100  # a share of fewer says little: two of three bad ones are n
 
 
 @dataclass(frozen=True)
-class Kind:
+class BadRecordKind:
     """A kind of bad records."""
 
     what: str  # "foreign records are dead letters"
@@ -41,17 +41,17 @@ class Kind:
     of: Sequence[str]  # the counts that make up all records
 
 
-FOREIGN_DEAD = Kind("foreign records are dead letters", ("dead_letters",), ("foreign",))
-PRIMARY_DEAD = Kind(
+FOREIGN_DEAD = BadRecordKind("foreign records are dead letters", ("dead_letters",), ("foreign",))
+PRIMARY_DEAD = BadRecordKind(
     "primary records are dead letters", ("primary_dead_letters",), ("primary", "primary_dead_letters")
 )
-UNJOINABLE = Kind(
+UNJOINABLE = BadRecordKind(
     "foreign records found no primary event, or are too old", ("unjoinable", "too_old"), ("foreign",)
 )
-CONFLICTING = Kind(f"{BAD['conflicting']}, so they have no row", ("conflicting",), ("foreign",))
+CONFLICTING = BadRecordKind(f"{BAD['conflicting']}, so they have no row", ("conflicting",), ("foreign",))
 
-AMBIGUOUS = Kind(BAD["ambiguous"], ("ambiguous",), ("joined",))
-REUSED = Kind(BAD["reused_primaries"], ("reused_primaries",), ("primary",))
+AMBIGUOUS = BadRecordKind(BAD["ambiguous"], ("ambiguous",), ("joined",))
+REUSED = BadRecordKind(BAD["reused_primaries"], ("reused_primaries",), ("primary",))
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Share:
         return f"{self.bad:,} of {'all' if self.is_of_all else 'the latest'} {self.of:,} {what}{since}"
 
 
-def shares_of(facts: Facts, kind: Kind) -> tuple[Share, Share]:
+def shares_of(facts: Facts, kind: BadRecordKind) -> tuple[Share, Share]:
     """The share of all that was ever read, and that of the latest window, without what is acknowledged."""
     known, window = facts.acknowledged, facts.state.before
     since_window = {name: max(count, known.get(name, 0)) for name, count in window.items()}
     return _share(facts, kind, known, True), _share(facts, kind, {**known, **since_window}, False)
 
 
-def _share(facts: Facts, kind: Kind, known: Mapping[str, int], is_of_all: bool) -> Share:
+def _share(facts: Facts, kind: BadRecordKind, known: Mapping[str, int], is_of_all: bool) -> Share:
     state = facts.state
     bad = sum(in_class_since(known, name, state) for name in kind.classes)
     of = sum(in_class_since(known, name, state) for name in kind.of)  # what came twice counts once
@@ -93,14 +93,16 @@ def _share(facts: Facts, kind: Kind, known: Mapping[str, int], is_of_all: bool) 
     return Share(bad, max(of, bad) if is_of_all else of, is_of_all, is_since)
 
 
-def worse_share(facts: Facts, kind: Kind, bounds: Shares) -> Share:
+def worse_share(facts: Facts, kind: BadRecordKind, bounds: Shares) -> Share:
     """The share that counts: of all that was ever read, or of the latest window."""
     return max(
         shares_of(facts, kind), key=lambda one: (LEVELS.index(one.level(bounds)), one.value, one.is_of_all)
     )
 
 
-def judge_share(facts: Facts, pipeline: Pipeline, kind: Kind, bounds: Shares, remedy: str) -> Verdict:
+def judge_share(
+    facts: Facts, pipeline: Pipeline, kind: BadRecordKind, bounds: Shares, remedy: str
+) -> Verdict:
     """The verdict on a kind of bad records by its thresholds."""
     worse, datacenter = worse_share(facts, kind, bounds), facts.datacenter
     level = worse.level(bounds)

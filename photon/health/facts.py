@@ -81,7 +81,7 @@ Activity = Literal[
 
 
 @dataclass(frozen=True)
-class Verified:
+class PastVerification:
     """A stored verification. `report`: `photon.verification.report.DatacenterReport.as_dict`."""
 
     at_us: int
@@ -94,20 +94,22 @@ class Verified:
         return ", ".join(f"{one['count']:,} {one['kind'].replace('_', ' ')}" for one in broken)
 
 
-def newest_verification(pipeline: Pipeline, datacenter: str) -> Verified | None:
+def newest_verification(pipeline: Pipeline, datacenter: str) -> PastVerification | None:
     """The newest one that was stored; None where there is none. LakeUnavailable, FormatTooNew."""
     found = _verifications_in(_REPORTS.latest(pipeline, datacenter))
     return found[-1] if found else None
 
 
-def verifications_between(pipeline: Pipeline, datacenter: str, from_us: int, to_us: int) -> list[Verified]:
+def verifications_between(
+    pipeline: Pipeline, datacenter: str, from_us: int, to_us: int
+) -> list[PastVerification]:
     """Those that were stored in `from_us <= at < to_us`, earliest first. LakeUnavailable, FormatTooNew."""
     return _verifications_in(_REPORTS.between(pipeline, datacenter, from_us, to_us))
 
 
-def _verifications_in(rows: pa.Table) -> list[Verified]:
+def _verifications_in(rows: pa.Table) -> list[PastVerification]:
     reports = zip(rows["at"].cast(pa.int64()).to_pylist(), rows["report"].to_pylist(), strict=True)
-    return [Verified(at_us, json.loads(report)) for at_us, report in reports]
+    return [PastVerification(at_us, json.loads(report)) for at_us, report in reports]
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Facts:
     is_fenced: bool = False  # the others have ended its epoch
     lost_files: tuple[str, ...] = ()  # tables with data files that are gone, and what to do
     put_back: str = ""  # says that its table is an older copy, and what to do
-    verified: Verified | None = None  # the newest verification; None: there is none
+    verified: PastVerification | None = None  # the newest verification; None: there is none
     unverified_because: str = ""  # why no verification could be read
     lost: Losses = field(default_factory=Losses)  # all losses that nobody has acknowledged
     lost_named: tuple[str, ...] = ()  # the events and files that are lost, each in words

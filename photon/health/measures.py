@@ -13,7 +13,7 @@ from photon.health.bad_records import (
     PRIMARY_DEAD,
     REUSED,
     UNJOINABLE,
-    Kind,
+    BadRecordKind,
     worse_share,
 )
 from photon.health.facts import Facts
@@ -98,7 +98,7 @@ def _verified(facts: Facts, pipeline: Pipeline) -> tuple[Measure, ...]:
     )
 
 
-def _share(name: str, facts: Facts, kind: Kind, bounds: Shares) -> Measure:
+def _share(name: str, facts: Facts, kind: BadRecordKind, bounds: Shares) -> Measure:
     return Measure(name, round(worse_share(facts, kind, bounds).value, 6), bounds.warn, bounds.error)
 
 

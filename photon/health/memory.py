@@ -105,7 +105,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Told:
+class ToldVerdict:
     """The last verdict on one promise that was told."""
 
     level: Level
@@ -114,7 +114,7 @@ class Told:
     is_reworded: bool = False  # the level was told before, in other words
 
     @classmethod
-    def after(cls, before: Told | None, verdict: Verdict, now_us: int) -> Told:
+    def after(cls, before: ToldVerdict | None, verdict: Verdict, now_us: int) -> ToldVerdict:
         words = _words_of(verdict)
         is_reworded = before is not None and before.level == verdict.level and before.words != words
         return cls(verdict.level, now_us, words, is_reworded)
@@ -136,13 +136,13 @@ class WatcherNotes:
 
     looked_us: int = 0
     memory: Memory = field(default_factory=Memory)
-    told: Mapping[str, Told] = field(default_factory=dict)  # keyed by promise
+    told: Mapping[str, ToldVerdict] = field(default_factory=dict)  # keyed by promise
     is_starting: bool = False  # a run of it was on its way
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> WatcherNotes:
         """The notes that `asdict` gave."""
-        told = {promise: Told(**one) for promise, one in stored["told"].items()}
+        told = {promise: ToldVerdict(**one) for promise, one in stored["told"].items()}
         return cls(stored["looked_us"], Memory(**stored["memory"]), told, stored["is_starting"])
 
 

@@ -16,7 +16,7 @@ from photon.process.errors import FormatTooNew
 from photon.releases import copies
 from photon.releases.release import Release
 from photon.state.completeness.published import last_said
-from photon.state.unmatched import DOCUMENT, Progress, published
+from photon.state.unmatched import DOCUMENT, UnmatchedProgress, published
 from photon.state.view import StateView
 
 # A run each hour is late when it missed several turns: it may wait for logs, or for a lake.
@@ -27,7 +27,7 @@ LATE = Durations(warn=timedelta(hours=3), error=timedelta(days=1))
 class UnmatchedSeen:
     """The last run's document. `progress` None: there was none, or `problem` says why it can't be read."""
 
-    progress: Progress | None = None
+    progress: UnmatchedProgress | None = None
     problem: str = ""
     due_since_us: int | None = None  # a run would come further, by a release of then; None: none would
 
@@ -63,7 +63,7 @@ def look_at_unmatched(
 
 
 def _due_since_us(
-    pipeline: Pipeline, owner: str, last: Progress | None, state: StateView, now_us: int
+    pipeline: Pipeline, owner: str, last: UnmatchedProgress | None, state: StateView, now_us: int
 ) -> int | None:
     """When a release came by which a run would come further, as far back as `LATE` asks; None: none would.
 
@@ -72,7 +72,7 @@ def _due_since_us(
     if pipeline.unmatched is None or state.epoch is None:
         return None
     # The import takes long, and most pipelines look for no unmatched primaries.
-    from photon.unmatched.deciding import Sight, due
+    from photon.unmatched.deciding import UnmatchedSight, due
 
     lake, epoch, after_us = (
         pipeline.datacenters[owner].lake,
@@ -88,7 +88,7 @@ def _due_since_us(
     def is_due(release: Release | None, at_us: int) -> bool:
         if release is None:
             return False
-        sight = Sight(owner, epoch, at_us, after_us, release, said, state.watermark_us)
+        sight = UnmatchedSight(owner, epoch, at_us, after_us, release, said, state.watermark_us)
         up_to_us = due(sight).up_to_us
         return up_to_us is not None and up_to_us > done_us
 

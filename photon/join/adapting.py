@@ -24,7 +24,7 @@ from photon.logs.formats.line_formats import REASON_CHARACTERS, format_of, reade
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
 from photon.process.errors import WrongUsage
-from photon.state.failing import Tally
+from photon.state.failing import CallTally
 from photon.storage.columns import fit
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Combined:
     kept: Ints
     filtered: Ints
     failures: dict[int, str] = field(default_factory=dict)  # reason by row
-    tally: Tally = field(default_factory=Tally)  # counts the pairs that the adapter was asked about
+    tally: CallTally = field(default_factory=CallTally)  # counts the pairs that the adapter was asked about
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Skipped:
 
     rows: list[int]
     failures: dict[int, str] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)  # counts the events that the adapter was asked about
+    tally: CallTally = field(default_factory=CallTally)  # counts the events that the adapter was asked about
 
 
 def adapter_of(pipeline: Pipeline) -> Adapter:
@@ -265,9 +265,9 @@ def skip_isolating_failures(adapter: Adapter, foreign: pa.Table) -> Skipped:
     return Skipped(rows, failures, tally_of(foreign.num_rows, failures))
 
 
-def tally_of(asked: int, failures: Mapping[int, str]) -> Tally:
+def tally_of(asked: int, failures: Mapping[int, str]) -> CallTally:
     """Count the failures of rows, and name that of the first row."""
-    return Tally(asked, len(failures), failures[min(failures)] if failures else "")
+    return CallTally(asked, len(failures), failures[min(failures)] if failures else "")
 
 
 def _most_at_once(adapter: Adapter) -> int | None:

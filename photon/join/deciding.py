@@ -17,9 +17,9 @@ from photon.join.messages import TaskContext
 from photon.join.records import Ints, Mask, Records
 from photon.process.clock import CLOCK_TOLERANCE_US, NO_TIME_US, Clock, in_utc, microseconds
 from photon.registry.entry import Claimant, Hashes, ledger_numbers
-from photon.registry.lookups import Found, Hold
+from photon.registry.lookups import Hold, IdHolders
 from photon.registry.register import Register
-from photon.state.outcomes import HeldRecord, Verdict, Verdicts
+from photon.state.outcomes import HeldRecord, JoinVerdict, Verdicts
 from photon.storage.tokens import Occurrence
 
 NOBODYS = ""  # the home of ids whose ledger has none
@@ -28,15 +28,15 @@ NOBODYS = ""  # the home of ids whose ledger has none
 JoinedEarlier = Callable[[Collection[str]], Collection[str]]
 
 _DECIDED = {
-    Hold.HERE: Verdict.HELD_HERE,
-    Hold.ELSEWHERE: Verdict.HELD_ELSEWHERE,
-    Hold.JOINED_ELSEWHERE: Verdict.JOINED_ELSEWHERE,
+    Hold.HERE: JoinVerdict.HELD_HERE,
+    Hold.ELSEWHERE: JoinVerdict.HELD_ELSEWHERE,
+    Hold.JOINED_ELSEWHERE: JoinVerdict.JOINED_ELSEWHERE,
 }
-_VERDICT_OF = np.array([_DECIDED.get(hold, Verdict.OPEN) for hold in Hold], np.int8)
+_VERDICT_OF = np.array([_DECIDED.get(hold, JoinVerdict.OPEN) for hold in Hold], np.int8)
 
 
 @dataclass
-class Decisions:
+class JoinDecisions:
     """The verdicts on events, and what they go by. An event is named by its place in `events`.
 
     Who holds an event is decided for all of its records. That a record has no primary, is dropped, fails or
@@ -68,7 +68,7 @@ class Decisions:
     def is_open(self, rows: Ints) -> Mask:
         """Whether nothing was decided on these records: neither on them nor on their event."""
         of_event = self.of[self.events.of(rows)]
-        is_open: Mask = (of_event == Verdict.OPEN) & (self.verdicts.of[rows] == Verdict.OPEN)
+        is_open: Mask = (of_event == JoinVerdict.OPEN) & (self.verdicts.of[rows] == JoinVerdict.OPEN)
         return is_open
 
     def undecided(self) -> Ints:
@@ -78,10 +78,10 @@ class Decisions:
     def dead_letters(self, reasons: Mapping[int, str]) -> None:
         """Make records dead letters, each for its reason."""
         for row, reason in reasons.items():
-            self.verdicts.of[row] = Verdict.DEAD_LETTER
+            self.verdicts.of[row] = JoinVerdict.DEAD_LETTER
             self.verdicts.notes[row] = reason
 
-    def take_answers(self, rows: Ints, found: Found) -> Ints:
+    def take_answers(self, rows: Ints, found: IdHolders) -> Ints:
         """Go by who holds the events of these records, and return the records that may join.
 
         Of an event that this plan holds that is the record that holds it.
@@ -118,7 +118,7 @@ class Decisions:
         led = np.setdiff1d(events, list(self._holds_at))
         led = led[self.is_open(leaders[led])]
         self.is_of_plan[led] = True
-        self.of[np.setdiff1d(events, led)] = Verdict.HELD_HERE
+        self.of[np.setdiff1d(events, led)] = JoinVerdict.HELD_HERE
         rows: Ints = leaders[led]
         return rows
 
@@ -127,7 +127,7 @@ class Decisions:
         is_joined = codes == Hold.JOINED_ELSEWHERE
         self._orphans |= self._without_a_row(events[is_joined])
         is_orphan = np.isin(events, list(self._orphans))
-        self.of[events[is_orphan]] = Verdict.HELD_ELSEWHERE
+        self.of[events[is_orphan]] = JoinVerdict.HELD_ELSEWHERE
         # Records that are held for long say nothing of who is at work now.
         lately = (is_joined & ~is_orphan) | ((codes == Hold.ELSEWHERE) & self.events.is_fresh[events])
         at_work = np.unique(self._holder_of[events[lately]]).tolist()
@@ -148,8 +148,8 @@ class Decisions:
         ids = self.records.of("_id", rows).to_pylist()
         joined = self.joined_earlier(set(ids))
         is_joined = np.array([each in joined for each in ids], bool)
-        self.of[self.events.of(rows[is_joined])] = Verdict.JOINED_EARLIER
-        self.verdicts.of[rows[~is_joined]] = Verdict.TOO_OLD
+        self.of[self.events.of(rows[is_joined])] = JoinVerdict.JOINED_EARLIER
+        self.verdicts.of[rows[~is_joined]] = JoinVerdict.TOO_OLD
 
     def wait_for_clock(self, rows: Ints) -> Ints:
         """Let records wait whose times lie ahead of the clock, while there is time (L13). The others."""
@@ -162,7 +162,7 @@ class Decisions:
         first_seen_us = self.records.table["first_seen_us"].to_numpy()[ahead]
         has_time = now_us - first_seen_us < microseconds(retry.unjoinable_after)
         has_time &= ~self.records.is_final[ahead]
-        self.verdicts.of[ahead[has_time]] = Verdict.WAITS_FOR_CLOCK
+        self.verdicts.of[ahead[has_time]] = JoinVerdict.WAITS_FOR_CLOCK
         late = zip(ahead[~has_time].tolist(), times_us[is_ahead][~has_time].tolist(), strict=True)
         self.dead_letters(
             {row: f"the event's time, {in_utc(at_us)}, lies ahead of the clock" for row, at_us in late}
@@ -173,14 +173,14 @@ class Decisions:
     def tell_records(self) -> None:
         """Tell records what was decided on their events: the leader alone is joined (A9)."""
         of, rows, of_event = self.verdicts.of, self.events.rows, self.of[self.events.event_of_row]
-        is_decided = of_event != Verdict.OPEN
+        is_decided = of_event != JoinVerdict.OPEN
         self._forget_notes(rows[is_decided])
         of[rows[is_decided]] = of_event[is_decided]
         leaders = self.events.leaders[self.events.event_of_row]
-        follows = (rows != leaders) & (of_event == Verdict.JOINED)
-        of[rows[follows]] = Verdict.DUPLICATE
+        follows = (rows != leaders) & (of_event == JoinVerdict.JOINED)
+        of[rows[follows]] = JoinVerdict.DUPLICATE
         self.verdicts.duplicates, self.verdicts.duplicates_of = rows[follows], leaders[follows]
-        assert (of != Verdict.OPEN).all(), "a record is left without a verdict"
+        assert (of != JoinVerdict.OPEN).all(), "a record is left without a verdict"
         self._tell_held()
 
     def _forget_notes(self, rows: Ints) -> None:
@@ -191,9 +191,9 @@ class Decisions:
 
     def _tell_held(self) -> None:
         """Say which records have to be asked for elsewhere, and for whom others wait."""
-        here = self.verdicts.rows_with(Verdict.HELD_HERE, Verdict.JOINED_EARLIER)
+        here = self.verdicts.rows_with(JoinVerdict.HELD_HERE, JoinVerdict.JOINED_EARLIER)
         self.verdicts.registered_here = self._held_records(here)
-        elsewhere = self.verdicts.rows_with(Verdict.HELD_ELSEWHERE)
+        elsewhere = self.verdicts.rows_with(JoinVerdict.HELD_ELSEWHERE)
         is_orphan = np.isin(self.events.of(elsewhere), list(self._orphans))
         self.verdicts.to_free = self._held_records(elsewhere[is_orphan])
         holders, counts = np.unique(

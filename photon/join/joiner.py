@@ -22,7 +22,7 @@ from photon.adapters import Adapter
 from photon.event_store.interface import Around, EventStore, Primaries
 from photon.join.adapting import adapt_pairs, may_skip, skip_records
 from photon.join.comparing import MOST_COMPARED, Compared, compared, sample_of
-from photon.join.deciding import Decisions, JoinedEarlier, at_home, count_by_home
+from photon.join.deciding import JoinDecisions, JoinedEarlier, at_home, count_by_home
 from photon.join.events import Events
 from photon.join.messages import TaskContext
 from photon.join.records import Ints, Mask, Records, joined_rows, raw_records
@@ -34,8 +34,8 @@ from photon.process.measures import Measures
 from photon.registry.entry import Claims
 from photon.registry.lookups import Hold, Lookups, claimant_of
 from photon.registry.register import Register
-from photon.state.failing import AdapterCalls, Tally, TooManyFail
-from photon.state.outcomes import VERDICT_OF_CLASS, Verdict, Verdicts
+from photon.state.failing import AdapterCalls, CallTally, TooManyFail
+from photon.state.outcomes import VERDICT_OF_CLASS, JoinVerdict, Verdicts
 from photon.storage.tokens import Occurrence
 
 
@@ -71,7 +71,7 @@ class Joiner:
     clock: Clock
     events: Events = field(init=False)
     verdicts: Verdicts = field(init=False)
-    decisions: Decisions = field(init=False)
+    decisions: JoinDecisions = field(init=False)
     measures: Measures = field(default_factory=Measures)
     _leaders: list[Ints] = field(default_factory=list)  # rows of records that are proposed
     _rows: list[pa.Table] = field(default_factory=list)  # theirs, in the same order
@@ -80,7 +80,9 @@ class Joiner:
         """A verdict on every record, and claims for the events of those that have a stored row."""
         self.verdicts = Verdicts(np.zeros(len(self.records), np.int8))
         self.events = Events(self.records, self._to_look_up())
-        self.decisions = Decisions(self.events, self.verdicts, self.context, self.joined_earlier, self.clock)
+        self.decisions = JoinDecisions(
+            self.events, self.verdicts, self.context, self.joined_earlier, self.clock
+        )
         self.events.lead(self.events.rows[self._is_stored[self.events.rows]])
         rows = self.events.leaders.copy()
         while len(rows):
@@ -108,21 +110,21 @@ class Joiner:
         recorded = self.context.already_recorded
         for occurrence, row in self.records.rows_of(recorded).items():
             of[row] = VERDICT_OF_CLASS[recorded[occurrence]]
-        self._count_ambiguous(self.verdicts.rows_with(Verdict.JOINED))
-        of[self.records.is_gone & ~self._is_stored & (of == Verdict.OPEN)] = Verdict.LOST
+        self._count_ambiguous(self.verdicts.rows_with(JoinVerdict.JOINED))
+        of[self.records.is_gone & ~self._is_stored & (of == JoinVerdict.OPEN)] = JoinVerdict.LOST
         has_no_key = pc.is_null(self.records.table["_key"]).to_numpy()
-        of[has_no_key & (of == Verdict.OPEN)] = Verdict.SKIPPED
+        of[has_no_key & (of == JoinVerdict.OPEN)] = JoinVerdict.SKIPPED
         if may_skip(self.adapter):
-            self._skip(np.flatnonzero((of == Verdict.OPEN) & ~self._is_stored))
-        return np.flatnonzero(of == Verdict.OPEN)
+            self._skip(np.flatnonzero((of == JoinVerdict.OPEN) & ~self._is_stored))
+        return np.flatnonzero(of == JoinVerdict.OPEN)
 
     def _skip(self, rows: Ints) -> None:
         """Ask the adapter which of these records to pass over."""
         skipped = skip_records(self.adapter, self.records.raws(rows), self.context.pipeline)
         self._count(AdapterCalls(skip=skipped.tally))
-        self.verdicts.of[rows[skipped.rows]] = Verdict.SKIPPED
+        self.verdicts.of[rows[skipped.rows]] = JoinVerdict.SKIPPED
         for row, reason in skipped.failures.items():
-            self.verdicts.of[rows[row]] = Verdict.DEAD_LETTER
+            self.verdicts.of[rows[row]] = JoinVerdict.DEAD_LETTER
             self.verdicts.notes[int(rows[row])] = reason
 
     @cached_property
@@ -155,7 +157,7 @@ class Joiner:
             return rows
         events = self.events.of(rows)
         is_left = self.events.is_fresh[events] & at_home(self.events.hashes[events], self.register, others)
-        self.decisions.of[events[is_left]] = Verdict.WAITS_FOR_HOME
+        self.decisions.of[events[is_left]] = JoinVerdict.WAITS_FOR_HOME
         return rows[~is_left]
 
     def _quarantine(self, rows: Ints) -> Ints:
@@ -170,7 +172,7 @@ class Joiner:
         if not len(rows):
             return
         rows = rows[self.events.first_of_each(rows)]
-        self._count(AdapterCalls(combine=Tally(len(rows))))  # or a re-run would see failures alone
+        self._count(AdapterCalls(combine=CallTally(len(rows))))  # or a re-run would see failures alone
         self._propose(rows, self.candidates.of_records(self.records, rows))
         self._count_ambiguous(rows)
 
@@ -197,8 +199,8 @@ class Joiner:
         # Not while a log file that may hold it can't be read.
         given_up = ~is_found & final & ~found.unanswered
         of = self.verdicts.of
-        of[rows[given_up]] = Verdict.UNJOINABLE
-        of[rows[~is_found & ~given_up]] = Verdict.WAITS_FOR_PRIMARY
+        of[rows[given_up]] = JoinVerdict.UNJOINABLE
+        of[rows[~is_found & ~given_up]] = JoinVerdict.WAITS_FOR_PRIMARY
         return rows[is_found], found, found.rows[is_found]
 
     def _count_ambiguous(self, rows: Ints) -> None:
@@ -231,7 +233,7 @@ class Joiner:
         )
         self._count(AdapterCalls(combine=adapted.tally))
         self.decisions.dead_letters({int(rows[row]): why for row, why in adapted.failures.items()})
-        self.verdicts.of[rows[adapted.filtered]] = Verdict.FILTERED
+        self.verdicts.of[rows[adapted.filtered]] = JoinVerdict.FILTERED
         return rows[adapted.kept], of_record[adapted.kept], adapted.table
 
     def _count(self, calls: AdapterCalls) -> None:
@@ -263,7 +265,7 @@ class Joiner:
         """Propose the events of these records, one for each, with their rows."""
         events = self.events.of(leaders)
         self.events.leaders[events] = leaders
-        self.decisions.of[events] = Verdict.JOINED
+        self.decisions.of[events] = JoinVerdict.JOINED
         self._leaders.append(leaders)
         self._rows.append(rows)
         self._note_taken_over(leaders)

@@ -31,7 +31,7 @@ from photon.state.failing import AdapterCalls
 from photon.state.outcomes import HeldRecord, OutcomeClass
 from photon.state.waiting import retries as retrying
 from photon.state.waiting.retries import Retries
-from photon.state.waiting.segments import SegmentInfo
+from photon.state.waiting.segments import WaitingSegment
 from photon.storage.output_files import OutputFile
 from photon.storage.tokens import Occurrence, PlanKey
 
@@ -152,7 +152,7 @@ class JoinResult:
     foreign: int = 0  # records read for the first time: all of the ranges' records
     classes: Mapping[OutcomeClass, int] = field(default_factory=dict)  # without pending
     lost: tuple[tuple[Occurrence, str], ...] = ()  # retries whose bytes are gone (A19), and their events
-    waiting: tuple[SegmentInfo, ...] = ()  # the records that come again
+    waiting: tuple[WaitingSegment, ...] = ()  # the records that come again
     compared: Compared = field(default_factory=Compared)  # duplicates of what joined in this task
     ambiguous: int = 0  # among the joined ones
     unread_files: frozenset[int] = frozenset()  # primary files in which a lookup could not read a line

@@ -23,7 +23,7 @@ from photon.logs.parse import DEAD_LETTER_RAW_BYTES, DEAD_LETTERS, FOREIGN_EVENT
 from photon.pipeline.event_time import event_times_us
 from photon.pipeline.sections import ForeignLog
 from photon.process.clock import Clock
-from photon.state.outcomes import Verdict, Verdicts
+from photon.state.outcomes import JoinVerdict, Verdicts
 from photon.state.waiting.reasons import ORDERED
 from photon.storage.columns import DEAD_LETTER_COLUMNS, LEFT_OUT_COLUMNS, UNJOINED_COLUMNS
 from photon.storage.tokens import Occurrence
@@ -223,7 +223,7 @@ def dead_letters_from_lines(lines: pa.Table, files: Mapping[int, LogFile], conte
 
 def dead_letters_from_records(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Dead letters of records that the joiner could not join."""
-    rows = verdicts.rows_with(Verdict.DEAD_LETTER)
+    rows = verdicts.rows_with(JoinVerdict.DEAD_LETTER)
     raws = records.of("_raw", rows)
     columns = {
         "side": ["foreign"] * len(rows),
@@ -245,19 +245,19 @@ def not_yet_recorded(letters: pa.Table, context: TaskContext) -> pa.Table:
 
 def unjoined_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Records that this run gave up, without those that earlier plans wrote to `unjoined`."""
-    given_up = _ended_here(Verdict.UNJOINABLE, records, verdicts, context)
+    given_up = _ended_here(JoinVerdict.UNJOINABLE, records, verdicts, context)
     is_recorded = records.of("recorded", given_up).to_numpy(zero_copy_only=False)
     return _as_unjoined(records, given_up[~is_recorded.astype(bool)], context)
 
 
 def too_old_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """Records of events behind gc's boundary: nobody knows any more who joined them."""
-    return _as_unjoined(records, _ended_here(Verdict.TOO_OLD, records, verdicts, context), context)
+    return _as_unjoined(records, _ended_here(JoinVerdict.TOO_OLD, records, verdicts, context), context)
 
 
 def left_out_rows(records: Records, verdicts: Verdicts, context: TaskContext) -> pa.Table:
     """The primary ids that dropped and skipped records name, each once: why nothing is joined with them."""
-    dropped, skipped = verdicts.rows_with(Verdict.FILTERED), verdicts.rows_with(Verdict.SKIPPED)
+    dropped, skipped = verdicts.rows_with(JoinVerdict.FILTERED), verdicts.rows_with(JoinVerdict.SKIPPED)
     rows = np.concatenate([dropped, skipped])
     reasons = pa.array(["filtered"] * len(dropped) + ["skipped"] * len(skipped), pa.string())
     named = pa.table([records.of("_key", rows), reasons, np.arange(len(rows))], ["key", "reason", "row"])
@@ -270,12 +270,12 @@ def left_out_rows(records: Records, verdicts: Verdicts, context: TaskContext) ->
 
 def lost_events(records: Records, verdicts: Verdicts) -> tuple[tuple[Occurrence, str], ...]:
     """Records whose bytes are gone, and their events."""
-    rows = verdicts.rows_with(Verdict.LOST)
+    rows = verdicts.rows_with(JoinVerdict.LOST)
     ids = records.of("_id", rows).to_pylist()
     return tuple(zip(map(records.occurrence, rows.tolist()), ids, strict=True))
 
 
-def _ended_here(verdict: Verdict, records: Records, verdicts: Verdicts, context: TaskContext) -> Ints:
+def _ended_here(verdict: JoinVerdict, records: Records, verdicts: Verdicts, context: TaskContext) -> Ints:
     """The records in this class, without those that an earlier run of this plan has recorded (A12)."""
     return np.setdiff1d(
         verdicts.rows_with(verdict), list(records.rows_of(context.already_recorded).values())

@@ -117,7 +117,7 @@ def run_task(task: Task, context: TaskContext, clock: Clock | None = None) -> Ta
 
 
 @dataclass
-class _Reader:
+class _TaskReader:
     """Reads a task's ranges; keeps the dead letters among their lines, and counts the bytes that are gone."""
 
     context: TaskContext
@@ -166,7 +166,7 @@ class _Reader:
 
 def _index(task: IndexTask, context: TaskContext, clock: Clock) -> IndexResult:
     """Read primary ranges, and index their events."""
-    reader, indexed, began_us = _Reader(context, context.pipeline.primary), Indexed(), clock.elapsed_us()
+    reader, indexed, began_us = _TaskReader(context, context.pipeline.primary), Indexed(), clock.elapsed_us()
     if context.quarantine:
         _quarantine_primary(task, reader)
     else:
@@ -205,7 +205,7 @@ def _reindex(task: ReindexTask, context: TaskContext) -> IndexResult:
     return IndexResult(Indexed(indexed.segment), 0, 0)
 
 
-def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
+def _quarantine_primary(task: IndexTask, reader: _TaskReader) -> None:
     """Make the task's one line a dead letter, unread: it kept an index task from ending."""
     assert len(task.ranges) == 1, f"a task in quarantine has one line, not {len(task.ranges)} ranges"
     ((file, line),) = task.ranges
@@ -225,7 +225,7 @@ def _quarantine_primary(task: IndexTask, reader: _Reader) -> None:
 def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
     assert context.view is not None, "a join task has a view"
     began_us = clock.elapsed_us()
-    reader = _Reader(context, context.pipeline.foreign)
+    reader = _TaskReader(context, context.pipeline.foreign)
     candidates = Candidates.of(task, context)
     records = _read(task, reader, clock)
     lost = candidates.lost_records(records, clock.now_us())
@@ -294,7 +294,7 @@ def _join(task: JoinTask, context: TaskContext, clock: Clock) -> JoinResult:
     )
 
 
-def _read(task: JoinTask, reader: _Reader, clock: Clock) -> Records:
+def _read(task: JoinTask, reader: _TaskReader, clock: Clock) -> Records:
     """The task's records: those of its ranges, then those that waited."""
     context = reader.context
     waiting = read_retries(context.work / segments.FOLDER, task.retries)

@@ -19,25 +19,25 @@ from photon.join.messages import JoinTask, TaskContext
 from photon.join.records import Records
 from photon.pipeline.event_time import primary_time_us
 from photon.pipeline.sections import PrimaryLog
-from photon.state.outcomes import Verdict, Verdicts
+from photon.state.outcomes import JoinVerdict, Verdicts
 from photon.state.waiting import segments
 from photon.state.waiting.reasons import CODE_OF, HELD, ORDERED, PRIMARY, UNJOINABLE, Codes, due_us, held_us
-from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
+from photon.state.waiting.segments import RECORD_COLUMNS, WaitingSegment, write_segment
 from photon.storage.tokens import new_id
 
 _REASON_OF = {
-    Verdict.WAITS_FOR_PRIMARY: PRIMARY,
-    Verdict.WAITS_FOR_HOME: CODE_OF["home"],
-    Verdict.WAITS_FOR_CLOCK: CODE_OF["clock"],
-    Verdict.HELD_HERE: CODE_OF["contested"],
-    Verdict.HELD_ELSEWHERE: HELD,
+    JoinVerdict.WAITS_FOR_PRIMARY: PRIMARY,
+    JoinVerdict.WAITS_FOR_HOME: CODE_OF["home"],
+    JoinVerdict.WAITS_FOR_CLOCK: CODE_OF["clock"],
+    JoinVerdict.HELD_HERE: CODE_OF["contested"],
+    JoinVerdict.HELD_ELSEWHERE: HELD,
 }
 _NOT_AGAIN = -1
 
 
 def store_waiting(
     records: Records, verdicts: Verdicts, task: JoinTask, context: TaskContext, now_us: int
-) -> tuple[SegmentInfo, ...]:
+) -> tuple[WaitingSegment, ...]:
     """Store the records that wait, and those that are given up in a segment of their own. OSError."""
     reasons = _reasons(records, verdicts, context)
     rows = np.flatnonzero(reasons != _NOT_AGAIN)
@@ -93,14 +93,14 @@ def _expected_us(table: pa.Table, log: PrimaryLog) -> pa.ChunkedArray | list[int
 
 def _reasons(records: Records, verdicts: Verdicts, context: TaskContext) -> Codes:
     """Why each record comes again."""
-    reason_of = np.full(len(Verdict), _NOT_AGAIN, np.int8)
+    reason_of = np.full(len(JoinVerdict), _NOT_AGAIN, np.int8)
     for verdict, code in _REASON_OF.items():
         reason_of[verdict] = code
     if context.final:  # unjoinable records are kept where a later run may re-open them
-        reason_of[Verdict.UNJOINABLE] = UNJOINABLE
+        reason_of[JoinVerdict.UNJOINABLE] = UNJOINABLE
     reasons: npt.NDArray[np.int8] = reason_of[verdicts.of]
     for row in records.rows_of(context.already_recorded).values():
-        if verdicts.of[row] == Verdict.UNJOINABLE:
+        if verdicts.of[row] == JoinVerdict.UNJOINABLE:
             reasons[row] = UNJOINABLE
     orphans = {one.occurrence: one for one in verdicts.to_free}
     for row in records.rows_of(orphans).values():

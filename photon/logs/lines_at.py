@@ -18,7 +18,7 @@ from photon.logs.formats.dialect import dialect_of
 from photon.logs.formats.lines import cut
 from photon.logs.formats.records import record_rules
 from photon.logs.later_headers import in_first_order
-from photon.logs.scattered import Places, read_places, read_stretches_in_order
+from photon.logs.scattered import LinePlaces, read_places, read_stretches_in_order
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Log
 
@@ -102,7 +102,7 @@ def read_lines_at(
     for guessed_bytes in (*GUESSED_BYTES, line_bytes + 2):
         left = np.flatnonzero(known & (lines < 0))
         numbers, starts = places[:, left]
-        tried = Places(numbers, starts, np.minimum(starts + guessed_bytes, ends_of_files(numbers, files)))
+        tried = LinePlaces(numbers, starts, np.minimum(starts + guessed_bytes, ends_of_files(numbers, files)))
         for portion in tried.portions():
             read = _read(logs, files, tried[portion])
             is_short = pc.less_equal(pc.binary_length(read), line_bytes)
@@ -121,7 +121,7 @@ def ends_of_files(numbers: Ints, files: Mapping[int, TrackedFile]) -> Ints:
     return np.array(ends, np.int64)[of.reshape(-1)]
 
 
-def _read(logs: Location, files: Mapping[int, TrackedFile], places: Places) -> pa.Array:
+def _read(logs: Location, files: Mapping[int, TrackedFile], places: LinePlaces) -> pa.Array:
     """The line that begins at each place; null where it is not whole."""
     known = {number: files[number].file for number in np.unique(places.numbers).tolist()}
     read = read_places(logs, known, places)

@@ -182,7 +182,7 @@ def read_pieces(
                     continue
                 begun = True
                 rules = None if log is None else record_rules(log, file.header, line_limit_bytes)
-                yield from _Reader(source, stretch, piece_bytes, line_limit_bytes, rules).pieces()
+                yield from _RangeReader(source, stretch, piece_bytes, line_limit_bytes, rules).pieces()
                 return
         except FileNotFoundError:
             continue
@@ -206,7 +206,7 @@ def _gone(stretch: Stretch, reason: str) -> RangeGone:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _RangeReader:
     source: Source
     stretch: Stretch
     piece_bytes: int

@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class ScatteredLines:
     """Lines of log files, each at another place, by file number and offset."""
 
     files: Ints
@@ -33,7 +33,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class LinePlaces:
     """Places in log files, in the order of files and offsets. Two may overlap."""
 
     numbers: Ints
@@ -43,8 +43,8 @@ class Places:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, rows: slice) -> Places:
-        return Places(self.numbers[rows], self.starts[rows], self.ends[rows])
+    def __getitem__(self, rows: slice) -> LinePlaces:
+        return LinePlaces(self.numbers[rows], self.starts[rows], self.ends[rows])
 
     def begins_stretch(self) -> npt.NDArray[np.bool_]:
         """Whether a place is too far from the one before it to be read together with it."""
@@ -71,7 +71,7 @@ class ReadPlaces:
     ends_in_file: Ints  # the same, by their offsets in its file
 
 
-def read_places(logs: Location, files: Mapping[int, LogFile], places: Places) -> ReadPlaces:
+def read_places(logs: Location, files: Mapping[int, LogFile], places: LinePlaces) -> ReadPlaces:
     """The bytes at these places, and behind each up to the end of its stretch. LogsUnavailable."""
     is_first = places.begins_stretch()
     firsts = np.flatnonzero(is_first)
@@ -85,14 +85,14 @@ def read_places(logs: Location, files: Mapping[int, LogFile], places: Places) ->
     return ReadPlaces(b"".join(data), starts, ends[stretch], places.ends[lasts][stretch])
 
 
-def read_lines(logs: Location, files: Mapping[int, LogFile], lines: Lines) -> pa.ChunkedArray:
+def read_lines(logs: Location, files: Mapping[int, LogFile], lines: ScatteredLines) -> pa.ChunkedArray:
     """The bytes of each line; null where its file can't be read, or is another one now."""
-    places = Places(lines.files, lines.starts_bytes, lines.starts_bytes + lines.lengths_bytes)
+    places = LinePlaces(lines.files, lines.starts_bytes, lines.starts_bytes + lines.lengths_bytes)
     parts = [_read_lines(logs, files, places[rows]) for rows in places.portions()]
     return pa.chunked_array(parts, pa.binary())
 
 
-def _read_lines(logs: Location, files: Mapping[int, LogFile], places: Places) -> pa.Array:
+def _read_lines(logs: Location, files: Mapping[int, LogFile], places: LinePlaces) -> pa.Array:
     read = read_places(logs, files, places)
     ends = read.starts + places.ends - places.starts
     is_lost = ends > read.ends

@@ -123,7 +123,7 @@ class SeenFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedEntry:
     """An entry that is over, and why."""
 
     entry: UnreadFile
@@ -144,11 +144,11 @@ def why_held(unread: Sequence[UnreadFile]) -> str:
 
 def follow(
     before: Iterable[UnreadFile], seen: SeenFiles, now_us: int
-) -> tuple[tuple[UnreadFile, ...], tuple[Ended, ...]]:
+) -> tuple[tuple[UnreadFile, ...], tuple[EndedEntry, ...]]:
     """The entries of one log after a look, in the order of their paths, and those that ended with it."""
     left = {one.path: one for one in seen.unread}
     entries: list[UnreadFile] = []
-    ended: list[Ended] = []
+    ended: list[EndedEntry] = []
 
     def go_on(entry: UnreadFile, now: UnreadFile) -> None:
         del left[now.path]
@@ -174,7 +174,7 @@ def follow(
         if entry.path in left:
             go_on(entry, left[entry.path])
         elif because := _why_over(entry, seen):
-            ended.append(Ended(entry, because))
+            ended.append(EndedEntry(entry, because))
         elif entry.state == "gone" or not seen.is_shown(entry.path):
             entries.append(entry)
         elif entry.state == "open":
@@ -182,7 +182,7 @@ def follow(
         elif entry.size_bytes:
             entries.append(replace(entry, state="gone"))
         else:
-            ended.append(Ended(entry, "gone, and empty"))
+            ended.append(EndedEntry(entry, "gone, and empty"))
     taken = {entry.path for entry in entries}
     entries += [now for now in left.values() if now.path not in taken]
     return tuple(sorted(entries, key=lambda entry: entry.path)), tuple(ended)

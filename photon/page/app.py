@@ -19,16 +19,16 @@ from starlette.types import ASGIApp
 
 from photon.page.access import Access
 from photon.page.asking import Busy
-from photon.page.event import Events
+from photon.page.event import EventTraces
 from photon.page.guard import LOGIN, Guard
 from photon.page.history import History
 from photon.page.now import Now, Offered
 from photon.page.points import Points
-from photon.page.records import Records
+from photon.page.records import RecordsPage
 from photon.page.refusals import (
     BadRequest,
     NoToken,
-    Refused,
+    RequestRefused,
     TooMany,
     TooManyAtOnce,
     as_json,
@@ -51,8 +51,8 @@ def page_of(pipeline: Pipeline, access: Access, clock: Clock, offered: Offered) 
     registry = RegistrySeen(pipeline, clock)
     points = {name: Points(pipeline, name, clock) for name in pipeline.datacenters}
     now = Now(pipeline, registry, points, clock, offered)
-    history, records = History(pipeline, now, points, clock), Records(pipeline, clock, offered)
-    events = Events(pipeline, offered)
+    history, records = History(pipeline, now, points, clock), RecordsPage(pipeline, clock, offered)
+    events = EventTraces(pipeline, offered)
     answers: dict[str, Callable[[Asked], Awaitable[dict[str, Any]]]] = {
         "/api/now": lambda asked: now.answer(),
         "/api/history": lambda asked: history.answer(_whole(asked, "from_us"), _whole(asked, "to_us")),
@@ -76,7 +76,7 @@ def _answering(
     async def endpoint(request: Request) -> Response:
         try:
             return as_json(await answer(request.query_params))
-        except Refused as error:
+        except RequestRefused as error:
             return error_response(error)
         except Busy as error:
             return error_response(TooMany(str(error), "wait a moment, and ask again"))

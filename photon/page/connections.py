@@ -17,7 +17,7 @@ MOST_CONNECTIONS = 200
 MOST_OF_ADDRESS = 64
 
 
-class Connection(H11Protocol):
+class PageConnection(H11Protocol):
     """A connection of the page, with limits of its own."""
 
     idle_since_seconds = 0.0
@@ -33,7 +33,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self.idle_since_seconds = self.loop.time()
         self._limit_head()
-        open_ones = [one for one in self.connections if isinstance(one, Connection)]
+        open_ones = [one for one in self.connections if isinstance(one, PageConnection)]
         _make_room([one for one in open_ones if one.address == self.address], MOST_OF_ADDRESS)
         _make_room(open_ones, MOST_CONNECTIONS)
 
@@ -75,7 +75,7 @@ class Connection(H11Protocol):
             self._head_limit = self.loop.call_later(HEAD_SECONDS, self.let_go)
 
 
-def _make_room(among: list[Connection], most: int) -> None:
+def _make_room(among: list[PageConnection], most: int) -> None:
     """Let go who has been idle longest, of too many. If all others are being answered, it is the new one."""
     if len(among) > most:
         idle = (one for one in among if one.is_idle)

@@ -31,7 +31,7 @@ WAIT_SECONDS = 5.0  # for the trace before
 Moment = dict[str, Any]
 
 
-class Events:
+class EventTraces:
     """Traces events, one at a time: it reads whole logs."""
 
     def __init__(self, pipeline: Pipeline, offered: Offered) -> None:

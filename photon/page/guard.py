@@ -14,7 +14,7 @@ from photon.page.refusals import (
     BadRequest,
     CrossSite,
     NoToken,
-    Refused,
+    RequestRefused,
     TooMany,
     TooManyAtOnce,
     error_response,
@@ -78,7 +78,7 @@ class Guard:
         may_look = self._may_look(request)
         try:
             self._check(request, may_look)
-        except Refused as error:
+        except RequestRefused as error:
             await error_response(error)(scope, receive, send_guarded)
             return
         self._at_once[may_look] += 1

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from photon.health.facts import verifications_between
 from photon.page.asking import InTurn, Shared
-from photon.page.strips import Mark
+from photon.page.strips import StripMark
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.errors import UserError
@@ -34,7 +34,7 @@ class Stored:
     """A lake's rows of a range, earliest first."""
 
     points: pa.Table
-    marks: Sequence[Mark]
+    marks: Sequence[StripMark]
 
 
 def stored_between(pipeline: Pipeline, datacenter: str, from_us: int, to_us: int) -> Stored:
@@ -43,10 +43,10 @@ def stored_between(pipeline: Pipeline, datacenter: str, from_us: int, to_us: int
     is_mark = pc.is_valid(rows["mark"])
     told = rows.filter(is_mark)
     columns = (told["at"].cast(pa.int64()).to_pylist(), told["mark"].to_pylist(), told["says"].to_pylist())
-    marks = [Mark(at_us, kind, says or "") for at_us, kind, says in zip(*columns, strict=True)]
+    marks = [StripMark(at_us, kind, says or "") for at_us, kind, says in zip(*columns, strict=True)]
     for one in verifications_between(pipeline, datacenter, from_us, to_us):
         if one.kinds:
-            marks.append(Mark(one.at_us, "verification", f"a verification found {one.kinds}"))
+            marks.append(StripMark(one.at_us, "verification", f"a verification found {one.kinds}"))
     return Stored(rows.filter(pc.invert(is_mark)), sorted(marks, key=lambda mark: mark.at_us))
 
 

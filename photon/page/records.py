@@ -59,7 +59,7 @@ class RecordsOf:
     problems: list[str] = field(default_factory=list)
 
 
-class Records:
+class RecordsPage:
     """Reads the records of each datacenter for all viewers."""
 
     def __init__(self, pipeline: Pipeline, clock: Clock, offered: Offered) -> None:

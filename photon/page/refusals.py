@@ -9,7 +9,7 @@ from starlette.responses import Response
 MOST_ANSWER_BYTES = 4 * 2**20
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered; the message says why, `what_to_do` what would help."""
 
     status = 400
@@ -19,29 +19,29 @@ class Refused(Exception):
         self.what_to_do = what_to_do
 
 
-class BadRequest(Refused):
+class BadRequest(RequestRefused):
     """The request says something that can't be used."""
 
 
-class NoToken(Refused):
+class NoToken(RequestRefused):
     """The request has no token, or a wrong one."""
 
     status = 401
 
 
-class CrossSite(Refused):
+class CrossSite(RequestRefused):
     """A page of somebody else's asks."""
 
     status = 403
 
 
-class TooMany(Refused):
+class TooMany(RequestRefused):
     """Somebody asks for more than his share, or for what is done one at a time."""
 
     status = 429
 
 
-class TooManyAtOnce(Refused):
+class TooManyAtOnce(RequestRefused):
     """All together ask for more than the process answers; also one that can't be answered now."""
 
     status = 503
@@ -57,6 +57,6 @@ def as_json(value: object, status: int = 200) -> Response:
     return Response(text, status, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def error_response(error: Refused) -> Response:
+def error_response(error: RequestRefused) -> Response:
     """An error for people."""
     return as_json({"error": str(error), "what_to_do": error.what_to_do}, error.status)

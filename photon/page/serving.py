@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from photon.page.connections import Connection
+from photon.page.connections import PageConnection
 from photon.process.errors import WrongUsage
 
 MOST_HEADER_BYTES = 32 * 1024
@@ -47,7 +47,7 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=Connection,
+        http=PageConnection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -46,7 +46,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StripMark:
     """Something that happened."""
 
     at_us: int
@@ -64,7 +64,7 @@ class Span:
 
 
 def strip(
-    points: Sequence[Point], marks: Sequence[Mark], now: State, from_us: int, until_us: int
+    points: Sequence[Point], marks: Sequence[StripMark], now: State, from_us: int, until_us: int
 ) -> list[Span]:
     """The states one after the other from `from_us` to `until_us`; points and marks are earliest first.
 
@@ -123,7 +123,7 @@ def _without_points(last: Point | None, length_us: int = BRIDGED_US + 1) -> Stat
     return "dead" if last.unread_bytes else "at rest"
 
 
-def _gap(from_us: int, until_us: int, marks: Sequence[Mark], state: State) -> Iterator[Span]:
+def _gap(from_us: int, until_us: int, marks: Sequence[StripMark], state: State) -> Iterator[Span]:
     """A time without points, which has this state unless a mark says another one."""
     is_held = False
     for mark in marks:

@@ -13,9 +13,9 @@ from photon.profile.column import Column, column_of
 from photon.profile.column_names import is_time_of_others, log_words
 from photon.profile.event_ids import foreign_id
 from photon.profile.event_times import EventTime, TimeSaid, event_time
-from photon.profile.findings import Finding, Question
+from photon.profile.findings import OpenQuestion, Proposal
 from photon.profile.foreign_keys import key_and_id
-from photon.profile.sample import CannotPropose, Sample
+from photon.profile.sample import CannotPropose, SideSample
 
 LEAST_OF_PRIMARY = 0.5  # share of a foreign column that a primary one has: it names the event
 
@@ -44,10 +44,10 @@ class Guess:
     foreign_id: tuple[str, ...]
     foreign_key: tuple[str, ...]
     foreign_time: EventTime
-    findings: tuple[Finding, ...] = ()  # findings, and how sure each is
+    findings: tuple[Proposal, ...] = ()  # findings, and how sure each is
 
 
-def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Question, ...]:
+def guess(primary: SideSample, foreign: SideSample, answers: Answers) -> Guess | tuple[OpenQuestion, ...]:
     """The columns of both logs, after what the user said; or what he has to say.
 
     CannotPropose for a column that is not there.
@@ -58,12 +58,12 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
     primaries, foreigns = _look(primary), _look(foreign)
     words = log_words(primary.name), log_words(foreign.name)
     primary_id, key = answers.primary_id, answers.foreign_key
-    found: list[Finding | Question] = []
+    found: list[Proposal | OpenQuestion] = []
     likely = key, primary_id
     if primary_id is None or key is None:
         pair = key_and_id(foreigns, primaries, key, primary_id, words[0])
-        found += [pair] if isinstance(pair, Question) else pair
-        if not isinstance(pair, Question):
+        found += [pair] if isinstance(pair, OpenQuestion) else pair
+        if not isinstance(pair, OpenQuestion):
             likely = key, primary_id = pair[0].columns, pair[1].columns
         elif pair.choices:  # what else is to be asked is asked with it
             likely = (pair.choices[0][0],), (pair.choices[0][1],)
@@ -71,7 +71,7 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
     if event_id is None and likely[0] is not None and likely[1] is not None:
         of_primary = _of_primary(foreigns, primaries, likely[1])
         event = foreign_id(foreigns, likely[0], words[1], of_primary)
-        if isinstance(event, Question):
+        if isinstance(event, OpenQuestion):
             found.append(event)
         elif key is not None and primary_id is not None:
             found.append(event)
@@ -85,16 +85,16 @@ def guess(primary: Sample, foreign: Sample, answers: Answers) -> Guess | tuple[Q
         primary_id is None
         or key is None
         or event_id is None
-        or isinstance(primary_time, Question)
-        or isinstance(foreign_time, Question)
+        or isinstance(primary_time, OpenQuestion)
+        or isinstance(foreign_time, OpenQuestion)
     ):
-        return tuple(each for each in (*found, primary_time, foreign_time) if isinstance(each, Question))
-    own = (each for each in found if isinstance(each, Finding))
+        return tuple(each for each in (*found, primary_time, foreign_time) if isinstance(each, OpenQuestion))
+    own = (each for each in found if isinstance(each, Proposal))
     findings = (*own, primary_time.finding, foreign_time.finding)
     return Guess(primary_id, primary_time, event_id, key, foreign_time, findings)
 
 
-def _refuse_unknown(sample: Sample, names: list[str], options: str) -> None:
+def _refuse_unknown(sample: SideSample, names: list[str], options: str) -> None:
     for name in names:
         if name not in sample.columns:
             passed_over = f". Passed over: {'; '.join(sample.passed_over)}" if sample.passed_over else ""
@@ -104,7 +104,7 @@ def _refuse_unknown(sample: Sample, names: list[str], options: str) -> None:
             )
 
 
-def _look(sample: Sample) -> dict[str, Column]:
+def _look(sample: SideSample) -> dict[str, Column]:
     """The columns of a sample. Records that differ only in when somebody got them are one."""
     columns = _columns(sample, sample.columns)
     others = [c.name for c in columns.values() if c.unit and is_time_of_others(c.name)]
@@ -119,7 +119,7 @@ def _look(sample: Sample) -> dict[str, Column]:
     return _columns(sample, {name: table[name].combine_chunks().take(rows) for name in columns})
 
 
-def _columns(sample: Sample, values: Mapping[str, pa.Array]) -> dict[str, Column]:
+def _columns(sample: SideSample, values: Mapping[str, pa.Array]) -> dict[str, Column]:
     return {
         name: column_of(name, texts, sample.json_types.get(name, frozenset()))
         for name, texts in values.items()

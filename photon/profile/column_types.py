@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from photon.adapters import same_column
 from photon.pipeline.values import ColumnType
-from photon.profile.sample import JsonType, Sample
+from photon.profile.sample import JsonType, SideSample
 
 # How a number is written that its type gives back as it was. A number with a zero before it is a code.
 _INTEGER = r"^(0|-?[1-9]\d{0,18})$"
@@ -22,7 +22,7 @@ _EXACT_DIGITS = 15  # a float64 holds any of so many; of more only some, such as
 _NUMBERS: frozenset[JsonType] = frozenset({"integer", "decimal"})
 
 
-def column_types(sample: Sample) -> dict[str, ColumnType]:
+def column_types(sample: SideSample) -> dict[str, ColumnType]:
     """The columns of a sample that are numbers or booleans in each of its records, with their types."""
     alike = Counter(map(same_column, sample.outermost))
     found = dict[str, ColumnType]()
@@ -34,7 +34,7 @@ def column_types(sample: Sample) -> dict[str, ColumnType]:
     return found
 
 
-def decimal_commas(sample: Sample) -> list[str]:
+def decimal_commas(sample: SideSample) -> list[str]:
     """The columns whose values are numbers with decimal commas, which no type reads."""
     texts = {name: sample.columns[name].drop_null() for name in sample.outermost if name in sample.columns}
     return [

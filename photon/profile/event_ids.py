@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from photon.profile.column import LEAST_DISTINCT, LEAST_FILLED, Column
 from photon.profile.column_names import id_name, is_word_of_log
-from photon.profile.findings import Finding, Question, Sureness
+from photon.profile.findings import OpenQuestion, Proposal, Sureness
 
 # Among fewer records a column may be unique by chance. One that is called like the event's own id needs two.
 LEAST_RECORDS, LEAST_RECORDS_OF_OWN = 20, 2
@@ -30,7 +30,7 @@ _SHOWN = 4
 
 def foreign_id(
     columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str], of_primary: frozenset[str]
-) -> Finding | Question:
+) -> Proposal | OpenQuestion:
     """The id of foreign events. `log`: what one record of it is called. `of_primary`: columns that are not
     the foreign event's own, for the primary log has them with the same values.
     """
@@ -53,7 +53,7 @@ def foreign_id(
     if all(len(names) > 1 for names in choices) and (again := _used_again(free, log)):
         choices = (*choices[: _SHOWN - 1], (again.name,))
         why += f". With {again.name} alone as the id, such a record has no row"
-    return Question(("--foreign-id",), why, tuple((",".join(names),) for names in choices))
+    return OpenQuestion(("--foreign-id",), why, tuple((",".join(names),) for names in choices))
 
 
 def _used_again(free: Sequence[Column], log: frozenset[str]) -> Column | None:
@@ -75,24 +75,26 @@ def _is_a_time(column: Column) -> bool:
     return column.unit is not None and (column.unit == "iso8601" or id_name(column.name, frozenset()) is None)
 
 
-def _found(column: Column, records: int, why: str) -> Finding:
+def _found(column: Column, records: int, why: str) -> Proposal:
     is_sure = records >= RECORDS_TO_BE_SURE and (column.form is not None or column.kind == "text")
     sure: Sureness = "sure" if is_sure else "likely"
     form = f" and are {column.form}" if column.form else ""
     few = "" if records >= RECORDS_TO_BE_SURE else ", of few records"
-    return Finding("foreign id", (column.name,), sure, f"all {records:,} values differ{form}; {why}{few}")
+    return Proposal("foreign id", (column.name,), sure, f"all {records:,} values differ{form}; {why}{few}")
 
 
 # -- an id of several columns: a number that counts the events of each host, session or connection
 
 
-def _counted_within(columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str]) -> Finding | None:
+def _counted_within(
+    columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str]
+) -> Proposal | None:
     for names in _groupings(columns, key, log):
         for count in columns.values():
             if count.kind != "integer" or count.name in names or count.is_unique or count.values.null_count:
                 continue
             if why := _counts(columns, names, count):
-                return Finding("foreign id", (*names, count.name), "likely", why)
+                return Proposal("foreign id", (*names, count.name), "likely", why)
     return None
 
 

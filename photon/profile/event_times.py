@@ -10,7 +10,7 @@ from photon.logs.formats.times import time_texts
 from photon.pipeline.values import TimeUnit
 from photon.profile.column import Column, column_of, described, units_seen
 from photon.profile.column_names import id_name, is_time_name, is_time_of_event, is_time_of_others
-from photon.profile.findings import Finding, Question
+from photon.profile.findings import OpenQuestion, Proposal
 
 NEAR = 0.1  # two columns whose scores differ by less are both likely
 UNITS_OF_NUMBERS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
@@ -23,7 +23,7 @@ class EventTime:
     columns: tuple[str, ...]
     unit: TimeUnit
     format: str | None  # strptime's format, where Photon does not know by itself how it is written
-    finding: Finding
+    finding: Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class TimeSaid:
 
 def event_time(
     side: Side, columns: Mapping[str, Column], said: TimeSaid, ids: Container[str]
-) -> EventTime | Question:
+) -> EventTime | OpenQuestion:
     """The time of a side's events. `ids`: columns that are ids or keys: times only by name."""
     if said.columns is not None:
         return _as_written(side, columns, said.columns, said)
@@ -50,26 +50,26 @@ def event_time(
     others = [column.name for column in columns.values() if column.unit and column.filled]
     if not scored and others:
         why = f"{side}: the only columns that are times are taken for ids or keys, such as {others[0]!r}"
-        return Question(options, why, tuple((name,) for name in others))
+        return OpenQuestion(options, why, tuple((name,) for name in others))
     if not scored:
         expected = "ISO 8601, or seconds, ms, us or ns since 1970"
         why = f"{side}: no column looks like a time: {described(dict(columns))}. Expected {expected}"
-        return Question(options, why)
+        return OpenQuestion(options, why)
     near = [name for score, name in scored if score - scored[0][0] < NEAR]
     if len(near) > 1:
-        return Question(options, f"{side}: several columns are times", tuple((name,) for name in near))
+        return OpenQuestion(options, f"{side}: several columns are times", tuple((name,) for name in near))
     day = near[0]
     clocks = [each.name for each in columns.values() if each.is_clock] if columns[day].is_date else []
     clocks = [name for name in clocks if is_time_name(name)] or clocks
     if len(clocks) > 1:
         why = f"{side}: {day!r} has days, and several columns have times of day"
-        return Question(options, why, tuple((f"{day},{clock}",) for clock in clocks))
+        return OpenQuestion(options, why, tuple((f"{day},{clock}",) for clock in clocks))
     return _as_written(side, columns, (day, *clocks), said)
 
 
 def _as_written(
     side: Side, columns: Mapping[str, Column], names: tuple[str, ...], said: TimeSaid
-) -> EventTime | Question:
+) -> EventTime | OpenQuestion:
     """The time of these columns with its unit, and its format where it needs one."""
     column = columns[names[0]]
     if len(names) > 1:
@@ -78,28 +78,30 @@ def _as_written(
     if said.format or (column.time_formats and not said.unit):
         if said.format is None and len(column.time_formats) > 1:
             why = f"{side}: nobody can tell the day from the month in {name!r}, such as {_example(column)!r}"
-            return Question((f"{option}-format",), why, tuple((each,) for each in column.time_formats))
+            return OpenQuestion((f"{option}-format",), why, tuple((each,) for each in column.time_formats))
         form = said.format or column.time_formats[0]
         why = "the format is as you said" if said.format else f"its values are written as {form}"
-        return EventTime(names, said.unit or "iso8601", form, Finding(what, names, "sure", why))
+        return EventTime(names, said.unit or "iso8601", form, Proposal(what, names, "sure", why))
     found = said.unit or column.unit
     if found is not None:
         why = "the unit is as you said" if said.unit else f"its values are times in {found}"
         if column.is_date:
-            return EventTime(names, found, None, Finding(what, names, "likely", "days without a time of day"))
+            return EventTime(
+                names, found, None, Proposal(what, names, "likely", "days without a time of day")
+            )
         why += "; they name no zone, and count as UTC (time_zone)" * column.lacks_zone
-        return EventTime(names, found, None, Finding(what, names, "sure", why))
+        return EventTime(names, found, None, Proposal(what, names, "sure", why))
     if column.kind not in ("integer", "decimal"):  # a unit makes no time of other text
         why = (
             f"{side}: {name!r} is no time that is known: {seen}. "
             f"Say how it is written with {option}-format FORMAT, or name another column"
         )
-        return Question((option,), why)
+        return OpenQuestion((option,), why)
     why = (
         f"{side}: the unit of {name!r} is not clear: {seen}. "
         "Lines of another unit become dead letters or times of other years"
     )
-    return Question((f"--{side}-unit",), why, tuple((each,) for each in UNITS_OF_NUMBERS))
+    return OpenQuestion((f"--{side}-unit",), why, tuple((each,) for each in UNITS_OF_NUMBERS))
 
 
 def _example(column: Column) -> str:

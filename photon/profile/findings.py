@@ -10,7 +10,7 @@ Sureness = Literal["sure", "likely"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Proposal:
     """Columns that are proposed."""
 
     what: str  # such as foreign id
@@ -23,7 +23,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OpenQuestion:
     """A question to a person: nothing in the sample answers it."""
 
     options: tuple[str, ...]  # that say it together, such as --foreign-id

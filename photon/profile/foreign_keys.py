@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from photon.profile.column import LEAST_DISTINCT, LEAST_FILLED, Column, described
 from photon.profile.column_names import alikeness, id_name, is_time_name
 from photon.profile.event_ids import MOST_COLUMNS_OF_AN_ID, is_unique_together
-from photon.profile.findings import Finding, Question, Sureness
+from photon.profile.findings import OpenQuestion, Proposal, Sureness
 from photon.profile.sample import CannotPropose
 
 NEAR = 0.1  # two pairs whose scores differ by less are both likely
@@ -25,7 +25,7 @@ LEAST_MET_TOGETHER = 0.5  # share of the keys of several columns
 _NAME_COUNTS = 0.6  # as much as this share of the values that meet
 _SHOWN = 4
 OPTIONS = ("--foreign-key", "--primary-id")
-Found = tuple[Finding, Finding]  # the key, and the primary id
+Found = tuple[Proposal, Proposal]  # the key, and the primary id
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def key_and_id(
     key: tuple[str, ...] | None,
     primary_id: tuple[str, ...] | None,
     primary_log: frozenset[str],
-) -> Found | Question:
+) -> Found | OpenQuestion:
     """The foreign key and the primary id, in this order; None for what the user did not say."""
     for said, option in ((primary_id, OPTIONS[0]), (key, OPTIONS[1])):
         if said is not None and len(said) > 1:
@@ -80,17 +80,17 @@ def key_and_id(
     again = f"{one.count - len(one.different):,} of its {one.count:,} values occur again" * (one.distinct < 1)
     why_id = again or f"all {one.count:,} values differ"
     return (
-        Finding("foreign key", (best.key,), sure, why),
-        Finding("primary id", (best.primary_id,), "likely" if again else sure, why_id),
+        Proposal("foreign key", (best.key,), sure, why),
+        Proposal("primary id", (best.primary_id,), "likely" if again else sure, why_id),
     )
 
 
-def _question(why: str, pairs: Sequence[Pair], primary: Mapping[str, Column]) -> Question:
+def _question(why: str, pairs: Sequence[Pair], primary: Mapping[str, Column]) -> OpenQuestion:
     """Ask for one of these pairs. Of each primary id that is offered, say how often it comes again."""
     ids = dict.fromkeys(pair.primary_id for pair in pairs[:_SHOWN])
     again = [primary[name].says_again for name in ids if primary[name].count_again]
     doubt = f"primary: {'; '.join(again)}, so that rows may name a doubtful one; " if again else ""
-    return Question(OPTIONS, doubt + why, tuple(pair.said for pair in pairs[:_SHOWN]))
+    return OpenQuestion(OPTIONS, doubt + why, tuple(pair.said for pair in pairs[:_SHOWN]))
 
 
 def _pair(key: Column, one: Column, is_said: tuple[bool, bool], log: frozenset[str]) -> Pair | None:
@@ -157,7 +157,7 @@ def _together(foreign: Mapping[str, Column], primary: Mapping[str, Column]) -> F
         if len(found) == 1:
             group, met = found[0]
             why = f"no column is an id by itself; {met:.0%} of the keys are in the primary log"
-            return Finding("foreign key", group, "likely", why), Finding("primary id", group, "likely", why)
+            return Proposal("foreign key", group, "likely", why), Proposal("primary id", group, "likely", why)
         if found:
             return None
     return None

@@ -32,14 +32,14 @@ class IdsUsedAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class NearestPrimaries:
     """The nearest primary of each foreign event, as a join chooses it (protocol F14)."""
 
     rows: Ints  # of the primaries; -1: none within the window
     used_again: IdsUsedAgain | None
 
 
-def nearest_primaries(foreigns: pa.Table, primaries: pa.Table) -> Nearest:
+def nearest_primaries(foreigns: pa.Table, primaries: pa.Table) -> NearestPrimaries:
     """Pair the events of two samples, within a window where one tells the primaries of an id apart."""
     ids = pc.unique(primaries["_id"])
     contents = _contents(primaries, ids)
@@ -49,7 +49,7 @@ def nearest_primaries(foreigns: pa.Table, primaries: pa.Table) -> Nearest:
     rows, distance_us = _nearest(contents, keys, around_us)
     gaps_us = np.diff(times_us)[np.diff(of) == 0]
     if not len(gaps_us):
-        return Nearest(rows, None)
+        return NearestPrimaries(rows, None)
     is_paired = rows >= 0
     window_us = _rounded((int(gaps_us.min()) - 1) // 2)
     beyond = is_paired & (distance_us > window_us)
@@ -64,7 +64,7 @@ def nearest_primaries(foreigns: pa.Table, primaries: pa.Table) -> Nearest:
         said(window_us) if is_enough else None,
         int(beyond.sum()) if is_enough else 0,
     )
-    return Nearest(np.where(beyond, -1, rows) if is_enough else rows, used_again)
+    return NearestPrimaries(np.where(beyond, -1, rows) if is_enough else rows, used_again)
 
 
 def said(duration_us: int) -> str:

@@ -13,7 +13,7 @@ from photon.profile.column_roles import Guess
 from photon.profile.column_types import column_types
 from photon.profile.event_times import EventTime
 from photon.profile.ids_used_again import IdsUsedAgain
-from photon.profile.sample import Sample, Where, word_of
+from photon.profile.sample import SideSample, Where, word_of
 
 TABLES_AND_STATE = ("lake", "state")  # a datacenter's folders, by their keys
 DEFAULT_NAME = "joined"
@@ -31,7 +31,7 @@ def proposed_name(primary: str, foreign: str) -> str:
 
 
 def logs_of(
-    guess: Guess, primary: Sample, foreign: Sample, places: tuple[Where, Where]
+    guess: Guess, primary: SideSample, foreign: SideSample, places: tuple[Where, Where]
 ) -> tuple[PrimaryLog, ForeignLog]:
     """The sections `primary` and `foreign`."""
     return (

@@ -62,7 +62,7 @@ class SampledFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SideSample:
     """The records that were read of one side."""
 
     side: Side
@@ -111,7 +111,7 @@ def _fixed_part(place: str) -> str:
     return os.path.abspath(os.path.dirname(fixed))
 
 
-def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> Sample:
+def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> SideSample:
     """The first lines of some files of `where`; CannotPropose if there is nothing that can be used."""
     seen = _scan_of(side, where)
     found = seen.files
@@ -150,7 +150,7 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
     columns, longest_bytes = _columns(
         used, file_format, [name for name in names.all if name and name not in repeated]
     )
-    return Sample(
+    return SideSample(
         side, word_of(where.glob), file_format, len(found), used, columns, longest_bytes,
         {name: frozenset(seen) for name, seen in names.json_types.items()},
         tuple(name for name in names.outermost if name in columns), tuple(passed_over),

@@ -18,7 +18,7 @@ from photon.logs.parse import read_events
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import ForeignLog, Limits, PrimaryLog
 from photon.profile.ids_used_again import IdsUsedAgain, nearest_primaries
-from photon.profile.sample import Sample
+from photon.profile.sample import SideSample
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.tokens import Occurrence
 
@@ -61,7 +61,7 @@ class Trial:
         return self.joined / max(1, self.joined + self.without_primary)
 
 
-def try_join(primary: Sample, foreign: Sample, pipeline: Pipeline) -> Trial:
+def try_join(primary: SideSample, foreign: SideSample, pipeline: Pipeline) -> Trial:
     """Join the samples as the pipeline would, each foreign id once."""
     primaries, primary_seen = _read(primary, pipeline.primary, pipeline.limits)
     foreigns, foreign_seen = _read(foreign, pipeline.foreign, pipeline.limits)
@@ -104,7 +104,7 @@ def _again(ids: pa.ChunkedArray) -> pa.Array:
     return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
 
-def _read(sample: Sample, log: PrimaryLog | ForeignLog, limits: Limits) -> tuple[pa.Table, SideSeen]:
+def _read(sample: SideSample, log: PrimaryLog | ForeignLog, limits: Limits) -> tuple[pa.Table, SideSeen]:
     tables, reasons = list[pa.Table](), Counter[str]()
     inversions, latest_us = 0, 0
     for file, piece in ((each.file, piece) for each in sample.files for piece in each.pieces):
@@ -132,7 +132,7 @@ def _read(sample: Sample, log: PrimaryLog | ForeignLog, limits: Limits) -> tuple
     )
 
 
-def _conflicting(sample: Sample, events: pa.Table, pipeline: Pipeline) -> int:
+def _conflicting(sample: SideSample, events: pa.Table, pipeline: Pipeline) -> int:
     """How many events have the id of an earlier one, and say something else."""
     first = events.take(_first_of_each(events["_id"]))
     again = np.setdiff1d(np.arange(len(events)), _first_of_each(events["_id"]).to_numpy())[:MOST_COMPARED]
@@ -157,7 +157,7 @@ def _first_of_each(ids: pa.ChunkedArray) -> pa.Array:
     return rows.group_by("id").aggregate([("row", "min")])["row_min"].sort()
 
 
-def _raw_records(sample: Sample, events: pa.Table) -> RawRecords:
+def _raw_records(sample: SideSample, events: pa.Table) -> RawRecords:
     """Some events, as their files have them."""
     files = {each.file.number: each.file for each in sample.files}
     return raw_records(events["_raw"].combine_chunks(), events["_file"].to_numpy(), files)

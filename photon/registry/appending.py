@@ -16,7 +16,7 @@ from photon.registry.entry import Entry, Genesis, LedgerId, NumberedRelease
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState
 from photon.registry.form import decode, encode
-from photon.registry.positions import Attempts, Chosen, Offer, Undecided
+from photon.registry.positions import Appending, Chosen, Offer, Undecided
 from photon.registry.turns import ask_for_turn
 from photon.registry.view import View, catch_up, confirm
 
@@ -25,7 +25,7 @@ LOST_IN_A_ROW = 4  # positions: drivers that are alike far away lose so many onc
 SILENT_ROUNDS = 3  # offers in a row that no store decided: then the outcome is left open
 
 
-def append(view: View, positions: Attempts, makes: Mapping[LedgerId, Make]) -> set[LedgerId]:
+def append(view: View, positions: Appending, makes: Mapping[LedgerId, Make]) -> set[LedgerId]:
     """Append one entry to each of these ledgers; the ones that have theirs, which the view has then too.
 
     A ledger gets none if it is sealed, dropped or not open yet (L6), or if by what was read meanwhile nothing
@@ -94,7 +94,7 @@ def _why(replies: Mapping[LedgerId, Chosen | Undecided]) -> str:
 # -- opening and sealing (L6, L7)
 
 
-def open_ledger(view: View, positions: Attempts, ledger: LedgerId) -> None:
+def open_ledger(view: View, positions: Appending, ledger: LedgerId) -> None:
     """Have a ledger open, or its generation dropped; its parents are sealed then. RegistryUnavailable."""
     while (state := view.states.get(ledger)) is not None and not state.is_open:
         parents = view.register.parents(ledger)
@@ -135,7 +135,7 @@ def _last_release(view: View, ledger: LedgerId) -> NumberedRelease | None:
     return max(releases, default=None) if ledger.number == 0 else None
 
 
-def seal(view: View, positions: Attempts, ledger: LedgerId) -> None:
+def seal(view: View, positions: Appending, ledger: LedgerId) -> None:
     """Have a ledger sealed, or its generation dropped. One that is not open yet is opened first."""
     while (state := view.states.get(ledger)) is not None and not state.is_sealed:
         if not state.is_open:
@@ -144,7 +144,7 @@ def seal(view: View, positions: Attempts, ledger: LedgerId) -> None:
         fault_point("roll.after_seal")
 
 
-def everywhere(view: View, positions: Attempts, make: Make, wants: Callable[[LedgerState], bool]) -> None:
+def everywhere(view: View, positions: Appending, make: Make, wants: Callable[[LedgerState], bool]) -> None:
     """Append what `make` has to say in each ledger that takes entries and `wants` it, until none does.
 
     A ledger whose parents are sealed, or that has none, is opened first, and then asked too: none is left out
@@ -159,7 +159,7 @@ def everywhere(view: View, positions: Attempts, make: Make, wants: Callable[[Led
         append(view, positions, dict.fromkeys(asked, lambda state: make(state) if wants(state) else None))
 
 
-def open_due(view: View, positions: Attempts) -> None:
+def open_due(view: View, positions: Appending) -> None:
     """Open each ledger whose ids can be claimed nowhere else. RegistryUnavailable, RegistryMismatch."""
     while due := [one for one in view.unsealed() if not view.states[one].is_open and _is_due(view, one)]:
         open_ledger(view, positions, due[0])

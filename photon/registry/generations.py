@@ -51,30 +51,30 @@ def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class NotDropped:
     """Nothing can be dropped now, because of this."""
 
     because: str
 
 
-def droppable(view: View) -> int | Kept:
+def droppable(view: View) -> int | NotDropped:
     """The oldest generation, if what it holds lies below the boundary of each id's newest ledger."""
     live = view.register.live_generations
     if len(live) < 2:
-        return Kept(f"generation {live[0]} of ledgers is the newest: ids go once another one has begun")
+        return NotDropped(f"generation {live[0]} of ledgers is the newest: ids go once another one has begun")
     oldest, children = (
         [view.states[ledger] for ledger in view.register.ledgers(generation)] for generation in live[:2]
     )
     # Two entries: with a store down nobody can prove a genesis that is the last one, nor make it again.
     if not all(state.is_sealed for state in oldest) or not all(one.next_position > 1 for one in children):
-        return Kept(f"generation {live[1]} of ledgers is only half begun")
+        return NotDropped(f"generation {live[1]} of ledgers is only half begun")
     latest_us = max(state.latest_us for state in oldest)
     boundary_us = min(state.boundary_us for state in newest_states(view))
     if latest_us < boundary_us:
         return live[0]
     if (boundary_told_us := told_boundary(boundary_us)) is None:
-        return Kept("there is no boundary yet: ids go once they lie below it")
-    return Kept(
+        return NotDropped("there is no boundary yet: ids go once they lie below it")
+    return NotDropped(
         f"generation {live[0]} of ledgers has ids of events up to {in_utc(latest_us)}, and goes as a whole: "
         f"the boundary is {in_utc(boundary_told_us)}"
     )

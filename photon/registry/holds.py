@@ -95,7 +95,7 @@ class RunFile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class HashRun:
     """Columns of one length, ascending by `upper`; no hash is there twice.
 
     `file`: from which they are mapped, if it is there for as long as the run is used.
@@ -111,11 +111,11 @@ class Run:
         return len(self.upper)
 
     @staticmethod
-    def of(hashes: Hashes, number: int, position: int) -> Run:
+    def of(hashes: Hashes, number: int, position: int) -> HashRun:
         """A run in which one entry's claims hold these distinct ids; `position` FREED: nobody does."""
         order = np.argsort(np.ascontiguousarray(hashes[:, 0]))
         length = len(hashes)
-        return Run(
+        return HashRun(
             np.ascontiguousarray(hashes[order, 0]),
             np.ascontiguousarray(hashes[order, 1]),
             np.full(length, number, np.uint16),
@@ -156,7 +156,7 @@ class HashSet:
 
     def __init__(self, hashes: Hashes) -> None:
         self._order = np.argsort(np.ascontiguousarray(hashes[:, 0]))
-        self._run = Run.of(hashes[self._order], 0, 0)
+        self._run = HashRun.of(hashes[self._order], 0, 0)
 
     def has(self, some: Hashes) -> Mask:
         """Which of these are among them."""
@@ -168,7 +168,7 @@ class HashSet:
         return np.where(indices >= 0, self._order[indices], -1) if len(self._run) else indices
 
 
-def merged(newer: Run, older: Run) -> Run:
+def merged(newer: HashRun, older: HashRun) -> HashRun:
     """Both runs as one: of a hash that is in both, what the newer one says."""
     hidden = older.find_halves(newer.upper, newer.lower)
     kept = np.ones(len(older), bool)
@@ -180,20 +180,20 @@ def merged(newer: Run, older: Run) -> Run:
         both = np.concatenate((getattr(newer, name), getattr(older, name)[kept]))
         return both[order]
 
-    return Run(upper[order], column("lower"), column("numbers"), column("positions"))  # type: ignore[arg-type]
+    return HashRun(upper[order], column("lower"), column("numbers"), column("positions"))  # type: ignore[arg-type]
 
 
 class Holds:
     """The runs of all generations. One thread changes it; others may read what `runs` gave them."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, list[Run]] = {}  # those of each generation, oldest first
+        self._runs: dict[int, list[HashRun]] = {}  # those of each generation, oldest first
 
-    def runs(self, generation: int) -> Sequence[Run]:
+    def runs(self, generation: int) -> Sequence[HashRun]:
         """The runs of a generation, oldest first."""
         return tuple(self._runs.get(generation, ()))
 
-    def replace(self, generation: int, runs: Sequence[Run]) -> None:
+    def replace(self, generation: int, runs: Sequence[HashRun]) -> None:
         """Have exactly these runs in a generation, oldest first."""
         self._runs[generation] = list(runs)
 
@@ -214,19 +214,19 @@ class Holds:
 
     def hold(self, ledger: LedgerId, position: int, hashes: Hashes) -> None:
         """The claims at this position hold these distinct ids, whoever did before."""
-        self._add(ledger.generation, Run.of(hashes, ledger.number, position))
+        self._add(ledger.generation, HashRun.of(hashes, ledger.number, position))
 
     def free(self, generation: int, hashes: Hashes) -> None:
         """Nobody holds these distinct ids; an entry of this generation says so."""
-        self._add(generation, Run.of(hashes, 0, FREED))
+        self._add(generation, HashRun.of(hashes, 0, FREED))
 
     def drop(self, generation: int) -> None:
         """Forget all holds of a generation (L12)."""
         self._runs.pop(generation, None)
 
-    def held(self) -> Iterator[tuple[int, Run, Mask]]:
+    def held(self) -> Iterator[tuple[int, HashRun, Mask]]:
         """Each run, newest first, with its generation, and which of its ids no newer run hides."""
-        newer: list[Run] = []
+        newer: list[HashRun] = []
         for generation in reversed(self.generations):
             for run in reversed(self._runs[generation]):
                 held: Mask = run.positions != FREED
@@ -267,7 +267,7 @@ class Holds:
 
     @staticmethod
     def _take(
-        refs: Refs, where: npt.NDArray[np.intp], generation: int, run: Run, indices: npt.NDArray[np.intp]
+        refs: Refs, where: npt.NDArray[np.intp], generation: int, run: HashRun, indices: npt.NDArray[np.intp]
     ) -> None:
         held = run.positions[indices] != FREED
         where, indices = where[held], indices[held]
@@ -275,7 +275,7 @@ class Holds:
         refs.numbers[where] = run.numbers[indices]
         refs.positions[where] = run.positions[indices]
 
-    def _add(self, generation: int, run: Run) -> None:
+    def _add(self, generation: int, run: HashRun) -> None:
         if not len(run):
             return
         runs = self._runs.setdefault(generation, [])

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from photon.registry.claimants import Owners
 from photon.registry.entry import Claimant, Epoch, Hashes, LedgerId, Mask, Times
 from photon.registry.fold import LedgerState
-from photon.registry.holds import Run, RunFile
+from photon.registry.holds import HashRun, RunFile
 from photon.registry.register import Register
 from photon.registry.segments import open_run
-from photon.registry.view import NO_PLACE, Places, View, newest_states, places_of
+from photon.registry.view import NO_PLACE, RecordPlaces, View, newest_states, places_of
 from photon.storage.tokens import PlanKey
 
 
@@ -36,7 +36,7 @@ class Hold(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class IdHolders:
     """Who holds each of some ids, as columns of their length.
 
     `by`: for each id the place of its holder in `holders`, -1 where nobody holds it. Of a join the holder's
@@ -46,7 +46,7 @@ class Found:
     codes: npt.NDArray[np.int8]  # members of `Hold`
     by: npt.NDArray[np.int32]
     holders: Sequence[Claimant]
-    places: Places  # where the records lie by which THIS_PLAN holds ids
+    places: RecordPlaces  # where the records lie by which THIS_PLAN holds ids
 
     def are(self, *holds: Hold) -> Mask:
         """Which of the ids are held so."""
@@ -60,7 +60,7 @@ class Found:
 class Lookups(Protocol):
     """The questions that a task may ask of the registry."""
 
-    def look_up(self, hashes: Hashes, times_us: Times) -> Found:
+    def look_up(self, hashes: Hashes, times_us: Times) -> IdHolders:
         """Who holds each id, as far as the snapshot knows; `times_us`: of the events, or NO_TIME_US."""
         ...
 
@@ -75,7 +75,7 @@ class ViewSnapshot:
 
     register: Register
     states: Mapping[LedgerId, LedgerState]
-    runs: Mapping[int, Sequence[Run | RunFile]]
+    runs: Mapping[int, Sequence[HashRun | RunFile]]
     owners: Owners
 
     def open(self, plan: Claimant) -> Lookups:
@@ -135,7 +135,7 @@ class _SnapshotLookups:
         if plan in places:
             self._codes_of_others[places[plan]] = Hold.THIS_PLAN
 
-    def look_up(self, hashes: Hashes, times_us: Times) -> Found:
+    def look_up(self, hashes: Hashes, times_us: Times) -> IdHolders:
         """Who holds each id now, as far as the snapshot knows."""
         refs, held, joins, too_old = self._view.find(hashes, times_us)
         by = np.full(len(hashes), -1, np.int32)
@@ -154,4 +154,4 @@ class _SnapshotLookups:
         places = places_of(hashes, refs, self._own)
         for column in places:
             column[codes != Hold.THIS_PLAN] = NO_PLACE
-        return Found(codes, by, self.holders, places)
+        return IdHolders(codes, by, self.holders, places)

@@ -18,7 +18,7 @@ from photon.storage.tokens import Occurrence
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ClaimOrigin:
     """One claim of an id: whose, where its entry is, when the event was, and which record would join."""
 
     claimant: Claimant
@@ -28,10 +28,10 @@ class Origin:
     occurrence: Occurrence
 
 
-def origins_of(registry: IdRegistry, hashes: Hashes) -> list[Origin | None]:
+def origins_of(registry: IdRegistry, hashes: Hashes) -> list[ClaimOrigin | None]:
     """The claim that holds each id; None where nobody does. Each entry is read once. RegistryUnavailable."""
     refs = registry.holders(hashes).refs
-    found: list[Origin | None] = [None] * len(hashes)
+    found: list[ClaimOrigin | None] = [None] * len(hashes)
     for ledger in refs.ledgers():
         positions = np.unique(refs.positions[refs.are_in(ledger)])
         for at, claims in _claims_at(registry, ledger, positions.tolist()):
@@ -40,7 +40,7 @@ def origins_of(registry: IdRegistry, hashes: Hashes) -> list[Origin | None]:
     return found
 
 
-def claims_behind(registry: IdRegistry, at: ClaimsAt, one: Hashes, most_entries: int) -> list[Origin]:
+def claims_behind(registry: IdRegistry, at: ClaimsAt, one: Hashes, most_entries: int) -> list[ClaimOrigin]:
     """Claims of one id behind those at a position, in that ledger: they came too late. RegistryUnavailable.
 
     Of so many entries at most.
@@ -67,11 +67,11 @@ def _claims_at(
         positions = [position for position in positions if position >= first + len(values)] if values else []
 
 
-def _origin(at: ClaimsAt, claims: Claims, one: Hashes) -> Origin | None:
+def _origin(at: ClaimsAt, claims: Claims, one: Hashes) -> ClaimOrigin | None:
     """The first claim of an id; None: it is not there."""
     places = np.flatnonzero((claims.hashes == one).all(axis=1))
     if not len(places):
         return None
     place, time_us = places[0], int(claims.times_us[places[0]])
     occurrence = Occurrence(int(claims.files[place]), int(claims.offsets_bytes[place]))
-    return Origin(claims.claimant, *at, None if time_us == NO_TIME_US else time_us, occurrence)
+    return ClaimOrigin(claims.claimant, *at, None if time_us == NO_TIME_US else time_us, occurrence)

@@ -94,7 +94,7 @@ class Attempt(Protocol):
         ...
 
 
-class Attempts(Protocol):
+class Appending(Protocol):
     """The ledgers of one incarnation: what reading and appending need. An attempt belongs to one thread."""
 
     def attempt(self) -> Attempt:
@@ -110,7 +110,7 @@ class Attempts(Protocol):
         ...
 
 
-class Positions(Attempts, Protocol):
+class Positions(Appending, Protocol):
     """All ledgers of a registry. Thread-safe."""
 
     def change(self, change: Change) -> Register:

@@ -21,7 +21,7 @@ from photon.registry.entry import FOR_EVER, Claims, Close, Entry, Epoch, LedgerI
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import LedgerState
 from photon.registry.form import cut
-from photon.registry.positions import Attempt, Attempts, Positions
+from photon.registry.positions import Appending, Attempt, Positions
 from photon.registry.register import Generation, Register
 from photon.registry.view import View
 
@@ -72,7 +72,7 @@ def as_filled(register: Register, incarnation: int) -> Register:
 
 @dataclass(frozen=True, slots=True)
 class FilledLedgers:
-    """The ledgers of an incarnation that is being filled: `Attempts`. Signs of life are the registry's."""
+    """The ledgers of an incarnation that is being filled: `Appending`. Signs of life are the registry's."""
 
     positions: Positions
     incarnation: int
@@ -82,16 +82,16 @@ class FilledLedgers:
         return self.positions.attempt_at(self.incarnation, lambda now: as_filled(now, self.incarnation))
 
     def beat(self, epoch: Epoch, number: int) -> None:
-        """See `Attempts`."""
+        """See `Appending`."""
         self.positions.beat(epoch, number)
 
     def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
-        """See `Attempts`."""
+        """See `Appending`."""
         return self.positions.beats(epochs)
 
 
 def begin_ledgers(
-    view: View, positions: Attempts, epochs: Mapping[str, int], release: NumberedRelease | None = None
+    view: View, positions: Appending, epochs: Mapping[str, int], release: NumberedRelease | None = None
 ) -> None:
     """Open the ledgers, and call these epochs over, with all before them; the last release goes on.
 
@@ -108,7 +108,7 @@ def begin_ledgers(
     append(view, positions, dict.fromkeys(ledgers, first))
 
 
-def put_back(view: View, positions: Attempts, rows: Iterable[Claims]) -> None:
+def put_back(view: View, positions: Appending, rows: Iterable[Claims]) -> None:
     """Append the claims of rows, plan by plan, as joins; those whose id is held already are left out."""
     pieces: dict[LedgerId, deque[Claims]] = {}
     for claims in rows:

@@ -17,7 +17,7 @@ import numpy as np
 
 from photon.pipeline.location import Location
 from photon.process.errors import FormatTooNew
-from photon.registry.holds import Run, RunFile
+from photon.registry.holds import HashRun, RunFile
 from photon.storage import local_copies
 from photon.storage.store import store_of
 
@@ -35,7 +35,7 @@ class RunDamaged(Exception):
     """A run's file is missing, cut short or altered: the view has to be made anew by reading."""
 
 
-def write_run(folder: Location, name: str, run: Run) -> RunFile:
+def write_run(folder: Location, name: str, run: HashRun) -> RunFile:
     """Write a run and sync it, but for its name in the folder. Readers see all of the file or none.
 
     OSError.
@@ -62,7 +62,7 @@ def size_bytes(holds: int) -> int:
     return _HEADER.size + HOLD_BYTES * holds
 
 
-def open_run(file: RunFile, compares_checksums: bool = False) -> Run:
+def open_run(file: RunFile, compares_checksums: bool = False) -> HashRun:
     """A run, mapped into memory; one on S3 is fetched first.
 
     Only its header is read, or all of it where checksums are compared. RunDamaged, FormatTooNew, OSError.
@@ -92,7 +92,7 @@ def remove_other_runs(folder: Location, listed: Collection[str]) -> None:
     store.remove(*[name for name in store.names() if SUFFIX in name and name not in kept])
 
 
-def _open(file: RunFile, compares_checksums: bool) -> Run:
+def _open(file: RunFile, compares_checksums: bool) -> HashRun:
     name, holds = file_name(file.name), file.holds
     where = file.folder / name
     try:
@@ -117,7 +117,7 @@ def _open(file: RunFile, compares_checksums: bool) -> Run:
         for column, expected in zip(columns, checksums, strict=True):
             if _checksum(columns[column].data.cast("B")) != expected:
                 raise RunDamaged(f"{where}: the checksum of its {column} does not agree")
-    return Run(**columns, file=file)
+    return HashRun(**columns, file=file)
 
 
 def _checksum(data: memoryview) -> int:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from photon.process.clock import Clock
 from photon.registry.entry import Epoch
 from photon.registry.errors import RegistryUnavailable
-from photon.registry.positions import Attempts
+from photon.registry.positions import Appending
 from photon.registry.register import Register
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ TURN_SECONDS = 2.0
 class Turns:
     """Turns of one process. `look` may be called in a thread beside the one that claims."""
 
-    def __init__(self, positions: Attempts) -> None:
+    def __init__(self, positions: Appending) -> None:
         self._positions = positions
         self._seen: dict[Epoch, int] = {}
         self._is_asked = False
@@ -51,7 +51,7 @@ class Turns:
             clock.sleep(TURN_SECONDS)
 
 
-def ask_for_turn(positions: Attempts, datacenter: str) -> None:
+def ask_for_turn(positions: Appending, datacenter: str) -> None:
     """Ask for a turn; the next loss asks again where the stores do not answer."""
     own = _asked_by(datacenter)
     with suppress(RegistryUnavailable):

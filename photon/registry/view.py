@@ -27,7 +27,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.registry.fold import ClaimsAt, LedgerState, OutOfOrder, Unclosed, are_among, fold, still_held
 from photon.registry.form import checksum, decode
 from photon.registry.holds import NOBODY, HashSet, Holds, Refs
-from photon.registry.positions import Attempt, Attempts, Ending, EntryLost, Unconfirmed
+from photon.registry.positions import Appending, Attempt, Ending, EntryLost, Unconfirmed
 from photon.registry.register import Register
 
 NO_LEDGER = -1  # instead of a generation: the id's first ledger is not open yet
@@ -49,19 +49,19 @@ class Current(NamedTuple):
         ]
 
 
-class Places(NamedTuple):
+class RecordPlaces(NamedTuple):
     """The place of the record by which its plan holds each id, as columns; NO_PLACE where nobody knows it."""
 
     files: npt.NDArray[np.int64]
     offsets_bytes: npt.NDArray[np.int64]
 
 
-def places_of(hashes: Hashes, refs: Refs, unclosed: Iterable[tuple[ClaimsAt, Unclosed]]) -> Places:
+def places_of(hashes: Hashes, refs: Refs, unclosed: Iterable[tuple[ClaimsAt, Unclosed]]) -> RecordPlaces:
     """The places of the records that hold these ids, as far as their claims are among what is unclosed.
 
     A ledger and its children may have parts of the same claims.
     """
-    places = Places(np.full(len(hashes), NO_PLACE, np.int64), np.full(len(hashes), NO_PLACE, np.int64))
+    places = RecordPlaces(np.full(len(hashes), NO_PLACE, np.int64), np.full(len(hashes), NO_PLACE, np.int64))
     for at, one in unclosed:
         held = np.flatnonzero(refs.are(*at))
         if len(held) and len(one):
@@ -72,7 +72,7 @@ def places_of(hashes: Hashes, refs: Refs, unclosed: Iterable[tuple[ClaimsAt, Unc
     return places
 
 
-class Findings(NamedTuple):
+class FoundClaims(NamedTuple):
     """The claims that hold each id; see `Holders`."""
 
     refs: Refs
@@ -93,7 +93,7 @@ class Holders:
     are_joins: Mask
     are_too_old: Mask  # nobody holds them, and the boundary has passed them (L5)
     claimants: Mapping[ClaimsAt, Claimant]
-    places: Places
+    places: RecordPlaces
 
     def are_of(self, claimant: Claimant) -> Mask:
         """Which ids this plan holds, by whichever of its claims."""
@@ -221,7 +221,7 @@ class View:
         claimants = {at: self.claimants[at] for at in found.refs.claims()}
         return Holders(*found, claimants, self._places(hashes, found))
 
-    def _places(self, hashes: Hashes, found: Findings) -> Places:
+    def _places(self, hashes: Hashes, found: FoundClaims) -> RecordPlaces:
         """Where the records lie that hold ids which are not closed."""
         unclosed = (each for state in newest_states(self) for each in state.unclosed.items())
         places = places_of(hashes, found.refs, unclosed)
@@ -230,7 +230,7 @@ class View:
             column[~is_open] = NO_PLACE
         return places
 
-    def find(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> Findings:
+    def find(self, hashes: Hashes, times_us: npt.NDArray[np.int64] | None = None) -> FoundClaims:
         """Find the claims that hold each id."""
         refs = self.holds.find(hashes)
         held, joins, too_old = (np.zeros(len(hashes), bool) for _ in range(3))
@@ -247,7 +247,7 @@ class View:
             if times_us is not None:
                 too_old[indices] = ~held[indices] & (times_us[indices] < state.boundary_us)
         refs.generations[~held] = NOBODY
-        return Findings(refs, held, joins, too_old)
+        return FoundClaims(refs, held, joins, too_old)
 
     def still_free(self, state: LedgerState, claims: Claims) -> Claims:
         """Those of the claims that count in a ledger now: not too old, and held by nobody."""
@@ -295,7 +295,7 @@ def is_older(register: Register, than: Register) -> bool:
     return any(now < before for now, before in pairs)  # type: ignore[operator]
 
 
-def catch_up(view: View, positions: Attempts, ledgers: Iterable[LedgerId] | None = None) -> set[LedgerId]:
+def catch_up(view: View, positions: Appending, ledgers: Iterable[LedgerId] | None = None) -> set[LedgerId]:
     """Read each of these ledgers, or all that may have more, to an end that was there after the call began.
 
     Returns those whose next position is undecided: whoever appends there settles it. RegistryUnavailable;
@@ -318,7 +318,7 @@ def catch_up(view: View, positions: Attempts, ledgers: Iterable[LedgerId] | None
     return {ledger for ledger, ending in ended.items() if ending == "undecided" and ledger in view.states}
 
 
-def _read_on(view: View, positions: Attempts, ledgers: Sequence[LedgerId]) -> dict[LedgerId, Ending]:
+def _read_on(view: View, positions: Appending, ledgers: Sequence[LedgerId]) -> dict[LedgerId, Ending]:
     """Read these ledgers once; those whose end was reached, and how they ended.
 
     The last entries are asked for even where others stand behind them: where a copy was put back, an entry
@@ -340,7 +340,7 @@ def _read_on(view: View, positions: Attempts, ledgers: Sequence[LedgerId]) -> di
     return {ledger: tail.ending for ledger, tail in tails.items() if tail.ending != "more"}
 
 
-def _opened_early(view: View, positions: Attempts, ended: Mapping[LedgerId, Ending]) -> set[LedgerId]:
+def _opened_early(view: View, positions: Appending, ended: Mapping[LedgerId, Ending]) -> set[LedgerId]:
     """Ledgers with entries whose parents have nothing more: only a registry that was put back has them."""
     endless = {one for one, end in ended.items() if end == "nothing" and one in view.unsealed()}
     waiting = {
@@ -386,7 +386,7 @@ def confirm(view: View, attempt: Attempt, states: Iterable[LedgerState] = ()) ->
     return True
 
 
-def current_register(positions: Attempts) -> Register:
+def current_register(positions: Appending) -> Register:
     """The register, as a majority has it at a moment after the call began; RegistryUnavailable."""
     while True:
         try:

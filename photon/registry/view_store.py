@@ -33,7 +33,7 @@ from photon.process.errors import FormatTooNew, UserError
 from photon.process.operating_system import private_file, private_folder
 from photon.registry.entry import Claimant, Epoch, LedgerId, NumberedRelease
 from photon.registry.fold import LedgerState, Unclosed
-from photon.registry.holds import Run, RunFile
+from photon.registry.holds import HashRun, RunFile
 from photon.registry.register import Register, decode_register, encode_register
 from photon.registry.segments import RunDamaged, open_run, remove_other_runs, remove_runs, write_run
 from photon.registry.view import View
@@ -226,13 +226,13 @@ class ViewStore:
 
     # -- saving
 
-    def _stored(self, generation: int, run: Run) -> Run:
+    def _stored(self, generation: int, run: HashRun) -> HashRun:
         """The run with its file, which is written if there is none."""
         if run.file is not None:
             return run
         return open_run(write_run(self.runs_folder, f"{generation}-{secrets.token_hex(8)}", run))
 
-    def _put(self, view: View, runs: Mapping[int, list[Run]]) -> dict[LedgerId, _Saved]:
+    def _put(self, view: View, runs: Mapping[int, list[HashRun]]) -> dict[LedgerId, _Saved]:
         saved = {ledger: self._put_claimants(view, ledger) for ledger in view.states}
         for ledger in self._saved.keys() - saved.keys():
             self._db.execute("DELETE FROM claimants WHERE generation = ? AND number = ?", ledger)

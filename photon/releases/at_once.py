@@ -12,7 +12,7 @@ from photon.registry.errors import RegistryMismatch, RegistryMissing, RegistryUn
 from photon.registry.id_registry import IdRegistry
 from photon.registry.opening import open_reader
 from photon.releases import copies
-from photon.releases.making import Sight, closed_places, next_release
+from photon.releases.making import ReleaseSight, closed_places, next_release
 from photon.releases.numbering import lacked, last_release, offer
 from photon.releases.parts import LakeCounter, count_lakes
 from photon.releases.release import REFILL_GAP, Note, Release
@@ -63,7 +63,7 @@ def release_now(pipeline: Pipeline, registry: IdRegistry, by: str, clock: Clock)
         last, register = last_release(registry.view), registry.register
         lakes = {name: LakeCounter(name, place.lake) for name, place in pipeline.datacenters.items()}
         counted = count_lakes(pipeline, lakes, last, closed_places(registry.view), register)
-        sight = Sight(by, last, counted, lakes_gone=frozenset(register.lakes_gone))
+        sight = ReleaseSight(by, last, counted, lakes_gone=frozenset(register.lakes_gone))
         made = offer(registry, lambda now: next_release(sight, clock.now_us()) if now == last else None)
     except (RegistryUnavailable, LakeUnavailable) as error:
         log.warning("the next join makes the release: %s", error)

@@ -19,13 +19,13 @@ from photon.pipeline.location import Location
 from photon.releases.release import (
     MOST_GAP_US,
     NOT_VERIFIED,
+    CleanVerification,
     Place,
     Release,
-    Verified,
     decode_release,
     encode_release,
 )
-from photon.storage.store import Store, content, store_of
+from photon.storage.store import ObjectStore, content, store_of
 
 FOLDER = "releases"
 PACKED = f"{FOLDER}/packed"
@@ -129,7 +129,7 @@ def put(lake: Location, releases: Sequence[Release]) -> None:
     store_of(lake / FOLDER).sync()
 
 
-def note_verified(lake: Location, new: Verified) -> None:
+def note_verified(lake: Location, new: CleanVerification) -> None:
     """Take note of a datacenter's verification since a release. OSError."""
     store_of(lake / FOLDER).make()
     new = new._replace(clean=max(new.clean, verified(lake).clean))
@@ -137,11 +137,11 @@ def note_verified(lake: Location, new: Verified) -> None:
     store_of(lake / FOLDER).sync()
 
 
-def verified(lake: Location) -> Verified:
+def verified(lake: Location) -> CleanVerification:
     """The last verification that `note_verified` stored. OSError."""
     try:
         release, ordered, clean = json.loads(store_of(lake).read(_VERIFIED))
-        return Verified(release, Place(*ordered), clean)
+        return CleanVerification(release, Place(*ordered), clean)
     except (FileNotFoundError, ValueError, TypeError):
         return NOT_VERIFIED
 
@@ -224,7 +224,7 @@ def _packs(lake: Location) -> list[_File]:
     return sorted(_File(int(one[1]), int(one[2]), f"{PACKED}/{one[0]}") for one in found if one is not None)
 
 
-def _read(store: Store, file: _File) -> list[Release]:
+def _read(store: ObjectStore, file: _File) -> list[Release]:
     stored = store.read(file.name)
     lines = gzip.decompress(stored).splitlines() if file.name.endswith(".gz") else [stored]
     return [decode_release(line, file.name) for line in lines]

@@ -36,7 +36,7 @@ def datasets_of(
 
     `schema`: the columns of all these tables.
     """
-    opened = [_Opened(each, schema) for each in tables]
+    opened = [_OpenedTable(each, schema) for each in tables]
     if sum(each.rows_across for each in opened) <= MOST_IN_MEMORY_ROWS:
         return [part for each in opened for part in each.split()], None
     counted = ((text("_datacenter") == each.datacenter) & each.condition for each in tables)
@@ -45,11 +45,11 @@ def datasets_of(
 
 def dataset_of(files: ReleaseFiles, schema: pa.Schema) -> ds.Dataset:
     """All rows of one table's files, also those beyond the release."""
-    opened = _Opened(files, schema)
+    opened = _OpenedTable(files, schema)
     return opened.dataset([opened.fragment(file) for file in (*files.whole, *files.partial)])
 
 
-class _Opened:
+class _OpenedTable:
     """One table's files, and the row groups of those across the cut."""
 
     def __init__(self, files: ReleaseFiles, schema: pa.Schema) -> None:

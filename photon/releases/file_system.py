@@ -20,7 +20,7 @@ from fsspec import AbstractFileSystem
 
 from photon.pipeline.location import Location
 from photon.storage.data_files import DataFile
-from photon.storage.store import Store, store_of
+from photon.storage.store import ObjectStore, store_of
 
 _numbers = count(1)
 QUIET_SECONDS, ENDS_WITHIN_SECONDS = 0.1, 2.0
@@ -39,7 +39,7 @@ class ReleaseFileSystem(AbstractFileSystem):
         super().__init__()
         self.protocol = f"photon-{next(_numbers)}"
         self._names: dict[str, list[str]] = {}  # by pattern
-        self._files: dict[str, tuple[Store, DataFile]] = {}
+        self._files: dict[str, tuple[ObjectStore, DataFile]] = {}
         self._sizes: dict[str, int] = {}
         self._times: dict[str, datetime] = {}
         # No functions of ours: DuckDB's threads would make a stack of Python's for each call.
@@ -76,7 +76,7 @@ class ReleaseFileSystem(AbstractFileSystem):
             raise PermissionError(f"{path}: files of a release are only read")
         return _OpenFile(*self._of(path))
 
-    def _of(self, path: str) -> tuple[Store, DataFile]:
+    def _of(self, path: str) -> tuple[ObjectStore, DataFile]:
         if path not in self._files:
             raise FileNotFoundError(f"{path}: the release has no such file")
         return self._files[path]
@@ -86,7 +86,7 @@ class ReleaseFileSystem(AbstractFileSystem):
 class _OpenFile:
     """A file that DuckDB's threads read at once, each at a place of its own."""
 
-    store: Store
+    store: ObjectStore
     file: DataFile
     place: threading.local = field(default_factory=threading.local)
 

@@ -20,7 +20,7 @@ from photon.releases.release import Place
 from photon.storage.columns import TableName, text
 from photon.storage.data_files import DataFile, pages_of_rows
 from photon.storage.replaced_files import Replacement
-from photon.storage.store import Store
+from photon.storage.store import ObjectStore
 
 COUNTED = pa.schema([("_batch", pa.int64())])
 COUNTED_AT_ONCE = 2**17
@@ -111,7 +111,7 @@ def _earlier(place: Place) -> list[str]:
     return [str(number) for number in range(1, place.epoch)]
 
 
-def rows_within(store: Store, files: Iterable[DataFile], place: Place) -> int:
+def rows_within(store: ObjectStore, files: Iterable[DataFile], place: Place) -> int:
     """How many rows of these files lie up to a place, by the log, else by the rows themselves. OSError."""
     whole, partial = shares(files, place)
     counted = [*partial, *(file for file in whole if file.rows is None)]

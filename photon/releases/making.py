@@ -19,6 +19,7 @@ from photon.releases.release import (
     NOT_VERIFIED,
     NOTHING,
     ROWS_LEFT,
+    CleanVerification,
     Cut,
     Note,
     Part,
@@ -26,7 +27,6 @@ from photon.releases.release import (
     Release,
     SetBack,
     Statement,
-    Verified,
     covers,
 )
 from photon.storage.changes import NO_COMMIT
@@ -79,7 +79,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ReleaseSight:
     """All that a datacenter's process knows at one moment, to make the release behind `last` of it."""
 
     datacenter: str
@@ -87,10 +87,10 @@ class Sight:
     counted: Mapping[str, Counted]
     said: tuple[Said, ...] = ()
     lakes_gone: frozenset[str] = frozenset()
-    verified: Verified = NOT_VERIFIED
+    verified: CleanVerification = NOT_VERIFIED
 
 
-def next_release(sight: Sight, now_us: int) -> Release | None:
+def next_release(sight: ReleaseSight, now_us: int) -> Release | None:
     """The next release; None if it would say nothing new."""
     last = sight.last or Release(-1, now_us - 1, sight.datacenter, {})
     gone = {*last.lakes_gone, *sight.lakes_gone}
@@ -160,7 +160,7 @@ def _parts(last: Release, counted: Mapping[str, Counted]) -> dict[str, Part]:
     return parts
 
 
-def _said_of(parts: Mapping[str, Part], sight: Sight, gone: Collection[str]) -> list[Statement]:
+def _said_of(parts: Mapping[str, Part], sight: ReleaseSight, gone: Collection[str]) -> list[Statement]:
     """The own statements that the cut covers, of those made since what was missing was ordered.
 
     One that was covered before is true for ever, as cuts grow: an epoch that reads all logs again, and says
@@ -171,14 +171,14 @@ def _said_of(parts: Mapping[str, Part], sight: Sight, gone: Collection[str]) -> 
     return [one.statement for one in since if is_covered(one, sight, cut, gone)]
 
 
-def _is_believed(old: SetBack | None, sight: Sight, said: Collection[Statement]) -> bool:
+def _is_believed(old: SetBack | None, sight: ReleaseSight, said: Collection[Statement]) -> bool:
     """Whether the datacenter has verified since rows left: its statements count in full again (R4)."""
     if old is None or sight.datacenter not in old.awaits or sight.verified.release < old.number:
         return False
     return bool(said) or sight.verified.ordered == NOTHING
 
 
-def is_covered(said: Said, sight: Sight, cut: Cut, gone: Collection[str]) -> bool:
+def is_covered(said: Said, sight: ReleaseSight, cut: Cut, gone: Collection[str]) -> bool:
     """Whether all rows that a statement speaks of are in a cut (R3); of lakes that are gone none is.
 
     All of an epoch that is over was counted if its lake was: its table says how far it came.
@@ -199,7 +199,9 @@ def _reach_us(statement: Statement) -> tuple[int, int]:
     return complete_us, mostly_us
 
 
-def _notes(last: Release, sight: Sight, gone: Collection[str], set_back: SetBack | None) -> tuple[Note, ...]:
+def _notes(
+    last: Release, sight: ReleaseSight, gone: Collection[str], set_back: SetBack | None
+) -> tuple[Note, ...]:
     retired = [
         Note(
             "retired",
@@ -226,7 +228,7 @@ def _goes_back(set_back: SetBack | None) -> str:
 
 def _set_back(
     last: Release,
-    sight: Sight,
+    sight: ReleaseSight,
     number: int,
     parts: Mapping[str, Part],
     gone: Collection[str],

@@ -38,7 +38,7 @@ from photon.storage.foreign_commits import last_of_others
 from photon.storage.mended_letters import MENDED_LETTERS
 from photon.storage.replaced_files import LIST_METADATA, ReplacedFiles, rebuild_app
 from photon.storage.replacing import data_files
-from photon.storage.store import Store
+from photon.storage.store import ObjectStore
 from photon.storage.tables import OutputTable, app_id, batch_of
 
 _MENDED_COLUMNS = ["_epoch", "_batch", "_occurrence"]
@@ -56,7 +56,7 @@ def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
 class JoinedFiles:
     """The files of a datacenter's joined rows: `now` as a release has them, `then` as an earlier one did."""
 
-    store: Store
+    store: ObjectStore
     columns: pa.Schema  # of the files
     now: tuple[DataFile, ...]
     then: tuple[DataFile, ...]

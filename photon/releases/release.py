@@ -63,7 +63,7 @@ class Statement:
     mostly_up_to_us: int | None = None
 
 
-class Verified(NamedTuple):
+class CleanVerification(NamedTuple):
     """A datacenter's verification that began with a release and found no event without a row.
 
     Or it has ordered all that it found: then only statements made after a later batch than `ordered` count,
@@ -76,7 +76,7 @@ class Verified(NamedTuple):
     clean: int = -1
 
 
-NOT_VERIFIED = Verified(-1)
+NOT_VERIFIED = CleanVerification(-1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from dataclasses import replace
 from photon.pipeline.location import Location
 from photon.process.errors import FormatTooNew
 from photon.releases.release import Part
-from photon.state.unmatched import DOCUMENT, Progress, published
+from photon.state.unmatched import DOCUMENT, UnmatchedProgress, published
 from photon.storage.tables import FENCE_VERSION, batch_of
 
 log = logging.getLogger(__name__)
 
 
-def last_run(lake: Location) -> Progress | None:
+def last_run(lake: Location) -> UnmatchedProgress | None:
     """Read the document of the last run in a lake; None where there was none. OSError, FormatTooNew.
 
     A document that is damaged says nothing: the next run writes another one.
@@ -33,7 +33,7 @@ def last_run(lake: Location) -> Progress | None:
 
 
 def with_last_run(
-    part: Part, before: Part | None, datacenter: str, last: Progress | None, version: int
+    part: Part, before: Part | None, datacenter: str, last: UnmatchedProgress | None, version: int
 ) -> tuple[Part, str]:
     """The part with the rows and the time that the last run stands for, and why that is less than before.
 

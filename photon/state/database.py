@@ -35,7 +35,7 @@ from photon.state.rows import (
 )
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.waiting_view import WaitingView
-from photon.state.window import WINDOW_US, Window, begin_window, window_from_json
+from photon.state.window import WINDOW_US, CountsWindow, begin_window, window_from_json
 from photon.storage.full_disks import why_not
 from photon.storage.tokens import Occurrence, PlanKey
 
@@ -293,13 +293,13 @@ class StateReader:
         return left_in(self._db)
 
     @property
-    def window(self) -> Window | None:
+    def window(self) -> CountsWindow | None:
         """The counts from which the latest records are counted; None before the first batch."""
         stored = self.meta("window")
         with reading_column("meta, window,"):
             return window_from_json(stored) if stored is not None else None
 
-    def window_at(self, now_us: int, window_us: int = WINDOW_US) -> Window:
+    def window_at(self, now_us: int, window_us: int = WINDOW_US) -> CountsWindow:
         """The window once a batch ends now, of whose records nothing is counted yet."""
         gained = self.counts().gained(self.left())
         return (self.window or begin_window(now_us)).after(gained, now_us, window_us)

@@ -41,10 +41,10 @@ from photon.state.rows import (
 )
 from photon.state.waiting.merging import Merged
 from photon.state.waiting.retries import Retries
-from photon.state.waiting.segments import SegmentInfo as WaitingSegment
-from photon.state.waiting.states import State as WaitingState
+from photon.state.waiting.segments import WaitingSegment
+from photon.state.waiting.states import WaitingState
 from photon.state.waiting.waiting_list import WaitingList
-from photon.state.window import Window, window_to_json
+from photon.state.window import CountsWindow, window_to_json
 from photon.storage.full_disks import LEAST_BYTES, why_not
 from photon.storage.sync import keep_transactions, write_synced
 from photon.storage.tokens import Occurrence
@@ -74,7 +74,7 @@ class Completion:
     inherited: Iterable[str] = ()  # events that earlier epochs joined, counted as joined in this one
     segments: Iterable[SegmentInfo] = ()  # new segments of the primary index (protocol D7)
     adapter_calls: AdapterCalls | None = None  # the sum over batches in a row of too many failures (A21)
-    window: Window | None = None  # marks from which the latest records are counted
+    window: CountsWindow | None = None  # marks from which the latest records are counted
     ended_us: int | None = None  # the clock then, from which due times were counted
 
 

@@ -12,16 +12,16 @@ LEAST_ASKED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class CallTally:
     """The calls of one of an adapter's functions."""
 
     asked: int = 0
     failed: int = 0
     first_reason: str = ""  # why it failed the first time
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: CallTally) -> CallTally:
         first_reason = self.first_reason or other.first_reason
-        return Tally(self.asked + other.asked, self.failed + other.failed, first_reason)
+        return CallTally(self.asked + other.asked, self.failed + other.failed, first_reason)
 
     @property
     def is_over_share(self) -> bool:
@@ -31,19 +31,19 @@ class Tally:
     def is_too_many(self) -> bool:
         return self.asked >= LEAST_ASKED and self.is_over_share
 
-    def in_a_row(self, before: Tally) -> Tally:
+    def in_a_row(self, before: CallTally) -> CallTally:
         """With those of the batches right before, as long as each of them is over the share."""
         if not self.asked:
             return before
-        return before + self if self.is_over_share else Tally()
+        return before + self if self.is_over_share else CallTally()
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterCalls:
     """The calls of both of an adapter's functions."""
 
-    skip: Tally = Tally()  # one call a foreign event
-    combine: Tally = Tally()  # one call a pair
+    skip: CallTally = CallTally()  # one call a foreign event
+    combine: CallTally = CallTally()  # one call a pair
 
     def __add__(self, other: AdapterCalls) -> AdapterCalls:
         return AdapterCalls(self.skip + other.skip, self.combine + other.combine)
@@ -68,7 +68,7 @@ def calls_to_json(calls: AdapterCalls) -> str:
 
 def calls_from_json(text: str | None) -> AdapterCalls:
     """The inverse of `calls_to_json`; no calls where none are stored."""
-    return AdapterCalls(**{name: Tally(**tally) for name, tally in json.loads(text or "{}").items()})
+    return AdapterCalls(**{name: CallTally(**tally) for name, tally in json.loads(text or "{}").items()})
 
 
 class TooManyFail(Exception):

@@ -15,7 +15,7 @@ ATTEMPTS = 3  # a plan is abandoned after so many that did not return (protocol 
 PIECE_ATTEMPTS = 2
 
 
-class State(Enum):
+class PlanState(Enum):
     """Where a plan stands, and what is to be done with it."""
 
     READY = "run its tasks, commit and complete it"
@@ -29,7 +29,7 @@ class State(Enum):
     SUPERSEDED = "end the process"
 
 
-FINAL = frozenset({State.COMPLETED, State.LEFT_OPEN, State.HALTED, State.SUPERSEDED})
+FINAL = frozenset({PlanState.COMPLETED, PlanState.LEFT_OPEN, PlanState.HALTED, PlanState.SUPERSEDED})
 
 
 class Event(Enum):
@@ -53,23 +53,23 @@ OWN_FAILURES = (Event.TIMED_OUT, Event.RUNNER_DIED, Event.FAILED)
 # Events that keep an attempt from ending.
 FAILURES = (*OWN_FAILURES, Event.UNAVAILABLE, Event.ADAPTER_FAILED, Event.BY_ANOTHER)
 
-TRANSITIONS: dict[tuple[State, Event], State] = {
-    (State.READY, Event.ENDED): State.COMPLETED,
-    (State.READY, Event.UNAVAILABLE): State.WAITING,
-    (State.READY, Event.TIMED_OUT): State.WAITING,
-    (State.READY, Event.RUNNER_DIED): State.WAITING,
-    (State.READY, Event.FAILED): State.DOOMED,
-    (State.READY, Event.ADAPTER_FAILED): State.HALTED,
-    (State.WAITING, Event.WAITED): State.UNSURE,
-    (State.WAITING, Event.STOPPED): State.LEFT_OPEN,
-    (State.UNSURE, Event.NOT_COMMITTED): State.READY,  # or DOOMED, if it is known to be
-    (State.UNSURE, Event.HAS_COMMITTED): State.COMMITTED,
-    (State.UNSURE, Event.BY_ANOTHER): State.SUPERSEDED,
-    (State.UNSURE, Event.UNAVAILABLE): State.WAITING,
-    (State.COMMITTED, Event.ENDED): State.COMPLETED,
-    (State.COMMITTED, Event.UNAVAILABLE): State.WAITING,
-    (State.DOOMED, Event.ENDED): State.COMPLETED,
-    (State.DOOMED, Event.UNAVAILABLE): State.WAITING,
+TRANSITIONS: dict[tuple[PlanState, Event], PlanState] = {
+    (PlanState.READY, Event.ENDED): PlanState.COMPLETED,
+    (PlanState.READY, Event.UNAVAILABLE): PlanState.WAITING,
+    (PlanState.READY, Event.TIMED_OUT): PlanState.WAITING,
+    (PlanState.READY, Event.RUNNER_DIED): PlanState.WAITING,
+    (PlanState.READY, Event.FAILED): PlanState.DOOMED,
+    (PlanState.READY, Event.ADAPTER_FAILED): PlanState.HALTED,
+    (PlanState.WAITING, Event.WAITED): PlanState.UNSURE,
+    (PlanState.WAITING, Event.STOPPED): PlanState.LEFT_OPEN,
+    (PlanState.UNSURE, Event.NOT_COMMITTED): PlanState.READY,  # or DOOMED, if it is known to be
+    (PlanState.UNSURE, Event.HAS_COMMITTED): PlanState.COMMITTED,
+    (PlanState.UNSURE, Event.BY_ANOTHER): PlanState.SUPERSEDED,
+    (PlanState.UNSURE, Event.UNAVAILABLE): PlanState.WAITING,
+    (PlanState.COMMITTED, Event.ENDED): PlanState.COMPLETED,
+    (PlanState.COMMITTED, Event.UNAVAILABLE): PlanState.WAITING,
+    (PlanState.DOOMED, Event.ENDED): PlanState.COMPLETED,
+    (PlanState.DOOMED, Event.UNAVAILABLE): PlanState.WAITING,
 }
 
 
@@ -103,7 +103,7 @@ class Attempts:
 class Life:
     """A plan's state, with what is known of its attempts."""
 
-    state: State
+    state: PlanState
     attempts: Attempts
     is_piece: bool = False
     doom: str | None = None  # why each further attempt would end as the last ones did
@@ -126,20 +126,20 @@ class Life:
 
 def new_life(is_piece: bool) -> Life:
     """The life of a plan that was just stored, with its first attempt."""
-    return Life(State.READY, Attempts(), is_piece)
+    return Life(PlanState.READY, Attempts(), is_piece)
 
 
 def found_open(attempts: Attempts, is_piece: bool, died: bool) -> Life:
     """The life of a plan that is found open; `died`: its process is not the one that finds it."""
     if attempts.under_way:
         attempts = attempts.ended(died=int(died))
-    return Life(State.UNSURE, attempts, is_piece, attempts.why_no_more(is_piece))
+    return Life(PlanState.UNSURE, attempts, is_piece, attempts.why_no_more(is_piece))
 
 
 def after(life: Life, event: Event, reason: str = "") -> Life:
     """The life after an event, for this reason."""
     state, attempts, doom = TRANSITIONS[life.state, event], life.attempts, life.doom
-    if life.state is State.READY:
+    if life.state is PlanState.READY:
         timed_out, died = event is Event.TIMED_OUT, event is Event.RUNNER_DIED
         attempts = attempts.ended(int(died), int(timed_out))
     if event is Event.FAILED:
@@ -147,8 +147,8 @@ def after(life: Life, event: Event, reason: str = "") -> Life:
     if event in (Event.TIMED_OUT, Event.RUNNER_DIED) and (no_more := attempts.why_no_more(life.is_piece)):
         doom = f"{no_more}; the last time: {reason}"
     if event is Event.NOT_COMMITTED and doom is not None:
-        state = State.DOOMED
-    if state is State.READY:
+        state = PlanState.DOOMED
+    if state is PlanState.READY:
         attempts = attempts.next()
     return replace(life, state=state, attempts=attempts, doom=doom)
 

@@ -15,8 +15,8 @@ from photon.registry.entry import Claimant, Claims, Epoch
 from photon.state.failing import AdapterCalls
 from photon.storage.tokens import Occurrence
 
-# A new class also has a place in `Verdict` and `CLASS_OF`, in `class_of` of `photon.verification.classes`, in
-# `FINAL` of `jobs.verification_kept` if records stay in it, and in the table of ARCHITECTURE.md.
+# A new class also has a place in `JoinVerdict` and `CLASS_OF`, in `class_of` of
+# `photon.verification.classes`, in `FINAL` of `jobs.verification_kept` if records stay in it, and in the table of ARCHITECTURE.md.
 OutcomeClass = Literal[
     "joined",
     "joined_elsewhere",
@@ -87,7 +87,7 @@ class HeldRecord:
     holds_at: Occurrence | None = None
 
 
-class Verdict(IntEnum):
+class JoinVerdict(IntEnum):
     """The joiner's verdict on a record, as if all claims of its task were won."""
 
     OPEN = 0  # nothing yet
@@ -111,18 +111,18 @@ class Verdict(IntEnum):
     HELD_ELSEWHERE = 16  # another datacenter holds the event, and may never join it
 
 
-CLASS_OF: Mapping[Verdict, OutcomeClass] = {
-    Verdict.JOINED: "joined",
-    Verdict.JOINED_ELSEWHERE: "joined_elsewhere",
-    Verdict.DUPLICATE: "duplicates",
-    Verdict.FILTERED: "filtered",
-    Verdict.SKIPPED: "skipped",
-    Verdict.UNJOINABLE: "unjoinable",
-    Verdict.TOO_OLD: "too_old",
-    Verdict.RECORDED_DEAD_LETTER: "dead_letters",
-    Verdict.LOST: "lost",
+CLASS_OF: Mapping[JoinVerdict, OutcomeClass] = {
+    JoinVerdict.JOINED: "joined",
+    JoinVerdict.JOINED_ELSEWHERE: "joined_elsewhere",
+    JoinVerdict.DUPLICATE: "duplicates",
+    JoinVerdict.FILTERED: "filtered",
+    JoinVerdict.SKIPPED: "skipped",
+    JoinVerdict.UNJOINABLE: "unjoinable",
+    JoinVerdict.TOO_OLD: "too_old",
+    JoinVerdict.RECORDED_DEAD_LETTER: "dead_letters",
+    JoinVerdict.LOST: "lost",
 }
-VERDICT_OF_CLASS: Mapping[str, Verdict] = {name: verdict for verdict, name in CLASS_OF.items()}
+VERDICT_OF_CLASS: Mapping[str, JoinVerdict] = {name: verdict for verdict, name in CLASS_OF.items()}
 
 
 @dataclass
@@ -155,15 +155,15 @@ class Verdicts:
     @property
     def ambiguous(self) -> int:
         """How many records joined although other primaries might have."""
-        return int(np.count_nonzero(self.is_ambiguous & (self.of == Verdict.JOINED)))
+        return int(np.count_nonzero(self.is_ambiguous & (self.of == JoinVerdict.JOINED)))
 
     def add_joinable_since(self, times_us: npt.NDArray[np.int64]) -> None:
         self.joinable_since_us = np.concatenate((self.joinable_since_us, times_us))
 
-    def rows_with(self, *verdicts: Verdict) -> npt.NDArray[np.int64]:
+    def rows_with(self, *verdicts: JoinVerdict) -> npt.NDArray[np.int64]:
         """The records with one of these verdicts."""
         return np.flatnonzero(np.isin(self.of, verdicts))
 
     def counts(self) -> Counter[OutcomeClass]:
-        counts = np.bincount(self.of, minlength=len(Verdict)).tolist()
+        counts = np.bincount(self.of, minlength=len(JoinVerdict)).tolist()
         return Counter({name: counts[verdict] for verdict, name in CLASS_OF.items() if counts[verdict]})

@@ -14,7 +14,7 @@ _STORED = LakeDocument(DOCUMENT, 1)
 
 
 @dataclass(frozen=True)
-class Progress:
+class UnmatchedProgress:
     """The progress that a run leaves behind, once its rows are on disk.
 
     Of primaries in [`since_us`, `up_to_us`) each that lies before `positions` (offsets by file number) was
@@ -37,20 +37,20 @@ class Progress:
     read_us: int = 0
 
 
-def publish(lake: Location, progress: Progress) -> None:
+def publish(lake: Location, progress: UnmatchedProgress) -> None:
     """Put it in the place of what was there before. OSError."""
     positions = {str(number): offset for number, offset in progress.positions.items()}
     _STORED.put(lake, {**asdict(progress), "positions": positions})
     store_of(lake).sync()
 
 
-def published(lake: Location) -> Progress | None:
+def published(lake: Location) -> UnmatchedProgress | None:
     """Read the progress of the last run; None where there was none.
 
     OSError, FormatTooNew; ValueError, KeyError and TypeError if it is no such document.
     """
     if (document := _STORED.read(lake)) is None:
         return None
-    fields = {name: document[name] for name in Progress.__dataclass_fields__}
+    fields = {name: document[name] for name in UnmatchedProgress.__dataclass_fields__}
     positions = {int(number): offset for number, offset in fields["positions"].items()}
-    return Progress(**{**fields, "positions": positions})
+    return UnmatchedProgress(**{**fields, "positions": positions})

@@ -17,7 +17,7 @@ WINDOW_US = 3_600 * MICROSECONDS
 
 
 @dataclass(frozen=True)
-class Mark:
+class CountsMark:
     """How many records ever came into each class of an epoch (`Counts.gained`), at one moment."""
 
     at_us: int
@@ -25,13 +25,13 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Window:
+class CountsWindow:
     """Two marks, at least a window apart. The latest records are those since `before`."""
 
-    before: Mark
-    latest: Mark
+    before: CountsMark
+    latest: CountsMark
 
-    def after(self, counts: Mapping[str, int], now_us: int, window_us: int) -> Window:
+    def after(self, counts: Mapping[str, int], now_us: int, window_us: int) -> CountsWindow:
         """The window once a batch ends now; `counts`: those without this batch's own.
 
         Its records are among the latest, however long ago the one before it ended. A clock that was set back
@@ -39,20 +39,20 @@ class Window:
         """
         if 0 <= now_us - self.latest.at_us < window_us:
             return self
-        return Window(self.latest, Mark(now_us, counts))
+        return CountsWindow(self.latest, CountsMark(now_us, counts))
 
 
-def begin_window(now_us: int) -> Window:
+def begin_window(now_us: int) -> CountsWindow:
     """The window of an epoch that has read nothing yet."""
-    return Window(Mark(now_us), Mark(now_us))
+    return CountsWindow(CountsMark(now_us), CountsMark(now_us))
 
 
-def window_to_json(window: Window) -> str:
+def window_to_json(window: CountsWindow) -> str:
     """The stored form."""
     return json.dumps(asdict(window))
 
 
-def window_from_json(text: str) -> Window:
+def window_from_json(text: str) -> CountsWindow:
     """The inverse of `window_to_json`."""
     stored = json.loads(text)
-    return Window(Mark(**stored["before"]), Mark(**stored["latest"]))
+    return CountsWindow(CountsMark(**stored["before"]), CountsMark(**stored["latest"]))

@@ -19,7 +19,7 @@ from photon.pipeline.location import Location
 from photon.storage.columns import TableName, by_date
 from photon.storage.delta import MAKE_WRITABLE, lake_errors
 from photon.storage.output_files import OutputFile, day_folder, write_parquet
-from photon.storage.store import Store, content, store_of
+from photon.storage.store import ObjectStore, content, store_of
 from photon.storage.store_errors import tells_of_damage
 from photon.storage.tokens import PlanKey
 
@@ -48,7 +48,7 @@ def write_candidates(lake: Location, plan: PlanKey, task: int, rows: pa.Table) -
     return found
 
 
-def _first_free(store: Store, beginning: str, dates: Sequence[str | None]) -> str:
+def _first_free(store: ObjectStore, beginning: str, dates: Sequence[str | None]) -> str:
     """Take the first name that no earlier run has taken, by a list of the days of this run's files."""
     days = content(json.dumps(dates).encode())
     for attempt in count():
@@ -83,7 +83,7 @@ def list_of(file: OutputFile) -> str:
     return file.path.rpartition("/")[2].removesuffix(".parquet") + LIST_SUFFIX
 
 
-def _with_their_files(store: Store, lists: Iterable[str]) -> list[str]:
+def _with_their_files(store: ObjectStore, lists: Iterable[str]) -> list[str]:
     """Lists, each behind the files that it names and that are there."""
     found = []
     for name in lists:

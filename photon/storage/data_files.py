@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from photon.adapters import DATE_COLUMN
 from photon.pipeline.location import LEADS_OUT, OutsideFolder
-from photon.storage.store import Store
+from photon.storage.store import ObjectStore
 
 _COLUMNS = {
     "path": pa.string(),
@@ -129,7 +129,11 @@ def paths_before(handle: DeltaTable, column: str, time_us: int) -> set[str]:
 
 
 def pages_of_rows(
-    store: Store, files: Iterable[DataFile], columns: pa.Schema, wanted: ds.Expression | None, page_rows: int
+    store: ObjectStore,
+    files: Iterable[DataFile],
+    columns: pa.Schema,
+    wanted: ds.Expression | None,
+    page_rows: int,
 ) -> Iterator[pa.Table]:
     """The wanted rows of these files, at most `page_rows` at a time: small files share a page. OSError.
 
@@ -155,13 +159,15 @@ def pages_of_rows(
         yield pa.concat_tables(held)
 
 
-def rows_of(store: Store, files: Sequence[DataFile], columns: pa.Schema, wanted: ds.Expression) -> pa.Table:
+def rows_of(
+    store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema, wanted: ds.Expression
+) -> pa.Table:
     """All wanted rows of these files. OSError."""
     found = (rows for file in files for rows in _rows_of(store, file.path, columns, wanted, 2**17))
     return pa.concat_tables([columns.empty_table(), *found])
 
 
-def _all_rows_of(store: Store, file: DataFile, columns: pa.Schema, at_once: int) -> Iterator[pa.Table]:
+def _all_rows_of(store: ObjectStore, file: DataFile, columns: pa.Schema, at_once: int) -> Iterator[pa.Table]:
     """A scanner hands each file to other threads: 0.9 ms of CPU, and on a busy machine 10 ms of waiting."""
     small = file.size_bytes <= READ_AT_ONCE_BYTES
     with pa.BufferReader(store.read(file.path)) if small else store.open(file.path) as source:
@@ -179,7 +185,7 @@ def _all_rows_of(store: Store, file: DataFile, columns: pa.Schema, at_once: int)
 
 
 def _rows_of(
-    store: Store, path: str, columns: pa.Schema, wanted: ds.Expression, at_once: int
+    store: ObjectStore, path: str, columns: pa.Schema, wanted: ds.Expression, at_once: int
 ) -> Iterator[pa.Table]:
     """Row groups whose bounds do not admit a wanted row are not read."""
     with store.open(path) as source:

@@ -18,7 +18,7 @@ from deltalake.fs import DeltaStorageHandler
 from photon.pipeline.location import Location
 from photon.process.errors import UserError
 from photon.storage.s3_credentials import refused
-from photon.storage.store import Store, store_of
+from photon.storage.store import ObjectStore, store_of
 from photon.storage.store_errors import (
     TRIED_AGAIN,
     StoreUnavailable,
@@ -123,7 +123,7 @@ def open_table(folder: Location) -> DeltaTable:
 class StoredFiles(DeltaStorageHandler):
     """Data files on S3, read as other objects are: with the keys of each moment, and the store's errors."""
 
-    def __init__(self, store: Store, sizes_bytes: dict[str, int]) -> None:
+    def __init__(self, store: ObjectStore, sizes_bytes: dict[str, int]) -> None:
         super().__init__(store.url, store.delta_options, sizes_bytes)
         self._store = store
 
@@ -136,7 +136,7 @@ class StoredFiles(DeltaStorageHandler):
 class _Table(DeltaTable):
     """A handle whose rows are read as long as it takes: its own keys may have ended by then."""
 
-    store: Store
+    store: ObjectStore
 
     def to_pyarrow_dataset(self, *given: Any, **named: Any) -> ds.Dataset:
         if self.store.delta_options is not None:

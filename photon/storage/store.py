@@ -1,11 +1,8 @@
 """Objects below one location: a local folder, or a prefix of an S3 bucket.
 
-Whatever reads and writes data files goes through a `Store`; Delta's own log goes through delta-rs. Both kinds
-promise the same: `create` never replaces an object, `put` shows it whole or not at all, and what `sync` was
-asked for outlasts a power cut.
-Names come from Delta's log and from documents, which others may have written. So a name that leads out of the
-folder is refused, whatever is to be done with it (`OutsideFolder`).
-Errors are OSError, and never tell credentials.
+Whatever reads and writes data files goes through an `ObjectStore`; Delta's own log goes through delta-rs.
+Both kinds promise the same: `create` never replaces an object, `put` shows it whole or not at all, and what
+`sync` was asked for outlasts a power cut.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from photon.pipeline.location import Location, OutsideFolder, is_inside
 from photon.storage.sync import in_place_of, make_folder, sync, write_synced
 
 
-class Store(Protocol):
+class ObjectStore(Protocol):
     """The objects of one folder, by name. A name may have slashes, and OutsideFolder refuses others."""
 
     @property
@@ -216,7 +213,7 @@ def content(data: bytes) -> Callable[[BinaryIO], None]:
     return write
 
 
-def store_of(folder: Location) -> Store:
+def store_of(folder: Location) -> ObjectStore:
     """The objects below a location."""
     if isinstance(folder, Path):
         return LocalStore(folder)

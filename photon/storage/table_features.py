@@ -67,7 +67,7 @@ _WITHOUT_HISTORY = "'delta.dropFeatureTruncateHistory.retentionDuration' = 'inte
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column, or a part of one, as the table's log describes it."""
 
     name: str
@@ -89,7 +89,7 @@ class TableDescription:
     schema: str  # as Delta's log has it; empty: it was not asked for
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         return _columns(self.schema) if self.schema else ()
 
 
@@ -134,21 +134,21 @@ def describe(handle: DeltaTable, with_columns: bool = True) -> TableDescription:
 
 
 @lru_cache(maxsize=64)
-def _columns(schema_json: str) -> tuple[Column, ...]:
+def _columns(schema_json: str) -> tuple[TableColumn, ...]:
     return tuple(_parts("", json.loads(schema_json)))
 
 
-def _parts(prefix: str, kind: object) -> Iterator[Column]:
+def _parts(prefix: str, kind: object) -> Iterator[TableColumn]:
     """The columns in a type of Delta, and what they are made of."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):
         name, of = prefix + field["name"], field["type"]
-        yield Column(name, _kind(of), field["nullable"], field["metadata"])
+        yield TableColumn(name, _kind(of), field["nullable"], field["metadata"])
         yield from _parts(f"{name}.", of)
     for part, may_be_null in (("element", "containsNull"), ("key", ""), ("value", "valueContainsNull")):
         if (of := kind.get(f"{part}Type")) is not None:
-            yield Column(prefix + part, _kind(of), kind.get(may_be_null, True), {})
+            yield TableColumn(prefix + part, _kind(of), kind.get(may_be_null, True), {})
             yield from _parts(f"{prefix}{part}.", of)
 
 

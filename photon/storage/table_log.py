@@ -16,7 +16,7 @@ from photon.pipeline.location import Location
 from photon.process.faults import fault_point
 from photon.storage.archived_log import ArchivedLog
 from photon.storage.delta import LOG_FOLDER, lake_errors, open_table
-from photon.storage.store import Store, store_of
+from photon.storage.store import ObjectStore, store_of
 
 MOST_REMOVED = 1_000  # in one request, and in one bundle of the archive
 _ENTRY = re.compile(r"(\d{20})\.(json|checkpoint\.parquet|checkpoint\.[0-9a-f.-]+\.(parquet|json))")
@@ -75,7 +75,7 @@ def would_clean(folder: Location, before_us: int) -> int:
         return len(_newest_and_older(store_of(folder / LOG_FOLDER), before_us)[1])
 
 
-def _newest_and_older(log: Store, before_us: int) -> tuple[str | None, list[str]]:
+def _newest_and_older(log: ObjectStore, before_us: int) -> tuple[str | None, list[str]]:
     """The newest checkpoint that was written before a time, and all that is older than it."""
     names = sorted(name for name in log.names() if _ENTRY.fullmatch(name))
     kept = _newest_before(log, [name for name in names if _CHECKPOINT.fullmatch(name)], before_us)
@@ -84,7 +84,7 @@ def _newest_and_older(log: Store, before_us: int) -> tuple[str | None, list[str]
     return kept, [name for name in names if name[:20] < kept[:20]]
 
 
-def _newest_before(log: Store, checkpoints: Sequence[str], before_us: int) -> str | None:
+def _newest_before(log: ObjectStore, checkpoints: Sequence[str], before_us: int) -> str | None:
     """The newest of these that was written before a time."""
     first, end = 0, len(checkpoints)
     while first < end:
@@ -96,7 +96,7 @@ def _newest_before(log: Store, checkpoints: Sequence[str], before_us: int) -> st
     return checkpoints[first - 1] if first else None
 
 
-def _is_whole(log: Store, checkpoint: str) -> bool:
+def _is_whole(log: ObjectStore, checkpoint: str) -> bool:
     try:
         with log.open(checkpoint) as source:
             return int(pq.read_metadata(source).num_rows) > 0

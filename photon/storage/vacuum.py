@@ -32,7 +32,7 @@ MOST_REMOVED = 1_000  # in one request
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptFiles:
     """Files that stay for readers: for how long whatever left, and by path what a kept release needs.
 
     `looked`: behind this commit nobody has looked for those of others yet, so entries stay; None: no release
@@ -49,7 +49,11 @@ class Kept:
 
 
 def vacuum(
-    table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int, kept: Kept = Kept()
+    table: OutputTable,
+    open_plan: PlanKey | None,
+    knows_plans: bool,
+    now_us: int,
+    kept: KeptFiles = KeptFiles(),
 ) -> int:
     """Remove files that left the table at least a week ago, and such as it never had; how many.
 
@@ -69,7 +73,11 @@ def vacuum(
 
 
 def would_remove(
-    table: OutputTable, open_plan: PlanKey | None, knows_plans: bool, now_us: int, kept: Kept = Kept()
+    table: OutputTable,
+    open_plan: PlanKey | None,
+    knows_plans: bool,
+    now_us: int,
+    kept: KeptFiles = KeptFiles(),
 ) -> int:
     """How many files `vacuum` would remove now, with a look at the whole folder. LakeUnavailable."""
     with lake_errors(f"look at {table.folder}"):
@@ -77,7 +85,7 @@ def would_remove(
         return left + (len(_never_committed(table, open_plan, kept)) if knows_plans else 0)
 
 
-def _remove_what_left(table: OutputTable, now_us: int, kept: Kept) -> int:
+def _remove_what_left(table: OutputTable, now_us: int, kept: KeptFiles) -> int:
     """Remove the files that commits took out of the table, and then the bundles of these commits."""
     archive, done = ArchivedLog(table.folder), 0
     for bundle, gone in _what_left(table, now_us, kept):
@@ -87,7 +95,7 @@ def _remove_what_left(table: OutputTable, now_us: int, kept: Kept) -> int:
     return done
 
 
-def _what_left(table: OutputTable, now_us: int, kept: Kept) -> Iterator[tuple[Bundle, set[str]]]:
+def _what_left(table: OutputTable, now_us: int, kept: KeptFiles) -> Iterator[tuple[Bundle, set[str]]]:
     """The bundles of old commits, each with the files that these took out of the table.
 
     A bundle stays whole while a kept release needs one of its files.
@@ -111,7 +119,7 @@ def _looked_us(table: OutputTable) -> int:
         return 0
 
 
-def _never_committed(table: OutputTable, open_plan: PlanKey | None, kept: Kept) -> list[str]:
+def _never_committed(table: OutputTable, open_plan: PlanKey | None, kept: KeptFiles) -> list[str]:
     """Files that are a week old and that the table has not, and has not had since."""
     handle = open_table(table.folder)  # one that was open before may lack entries that are gone
     old = handle.vacuum(kept.hours_of(handle), dry_run=True, full=True)

@@ -44,7 +44,7 @@ class GoneRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NamedBefore:
     """Verifications that named the event, all with one kind of finding: the first and the last of them."""
 
     kind: FindingKind
@@ -73,7 +73,7 @@ class Past:
     """
 
     gone: list[GoneRow] = field(default_factory=list)  # the newest removal first
-    told: list[Told] = field(default_factory=list)
+    told: list[NamedBefore] = field(default_factory=list)
     taken_up: list[TakenUp] = field(default_factory=list)
     is_known: bool = True
 
@@ -102,12 +102,12 @@ class Past:
         return said + [f"A work order had it looked at again after batch {batch}." for batch in batches]
 
 
-def first_and_last(named: Sequence[tuple[FindingKind, int]]) -> list[Told]:
+def first_and_last(named: Sequence[tuple[FindingKind, int]]) -> list[NamedBefore]:
     """One for each kind of finding, from the times of verifications that named the event."""
     times: dict[FindingKind, list[int]] = {}
     for kind, at_us in named:
         times.setdefault(kind, []).append(at_us)
-    return [Told(kind, min(at), max(at)) for kind, at in times.items()]
+    return [NamedBefore(kind, min(at), max(at)) for kind, at in times.items()]
 
 
 def at_time(time_us: int | None) -> str:

@@ -20,7 +20,7 @@ from photon.storage.columns import text
 from photon.storage.delta import APP_METADATA, PLAN_METADATA
 from photon.storage.store import store_of
 from photon.storage.tables import OutputTable
-from photon.tracing.past import GoneRow, Told, first_and_last
+from photon.tracing.past import GoneRow, NamedBefore, first_and_last
 from photon.verification.case_pages import has_event
 from photon.verification.report import FindingKind
 from photon.verification.stored_reports import REPORTS
@@ -121,7 +121,7 @@ def _time_us(info: dict[str, Any]) -> int | None:
     return at_ms * MILLISECOND_US if isinstance(at_ms, int) else None
 
 
-def told_of(pipeline: Pipeline, datacenter: str, event_id: str) -> list[Told]:
+def told_of(pipeline: Pipeline, datacenter: str, event_id: str) -> list[NamedBefore]:
     """The stored verifications that named the event. LakeUnavailable, FormatTooNew."""
     report = text("report")
     may_name = pc.match_substring(report, json.dumps(event_id)) | pc.match_substring(report, '"pages"')

@@ -51,7 +51,7 @@ class RegistryAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRecord:
+class TracedWait:
     """A record that waits in the dispatcher's state. Times in microseconds since 1970 UTC."""
 
     occurrence: str
@@ -128,7 +128,7 @@ class DatacenterTrace:
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    waiting: list[WaitingRecord] = field(default_factory=list)
+    waiting: list[TracedWait] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)  # occurrences whose bytes went while they waited
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     unjoined: list[dict[str, Any]] = field(default_factory=list)

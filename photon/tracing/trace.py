@@ -42,7 +42,7 @@ from photon.tracing.log_search import Progress, search_log
 from photon.tracing.past import TakenUp
 from photon.tracing.past_search import gone_rows, told_of
 from photon.tracing.registry_answers import ask_registry, decision_on
-from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trace, Unread, WaitingRecord
+from photon.tracing.report import DatacenterTrace, OrderOf, RegistryAnswer, Trace, TracedWait, Unread
 from photon.tracing.table_rows import UNREADABLE, ask_table, missing_table, removed_of
 from photon.upkeep.dead_letters.trial_join import try_joins
 
@@ -194,7 +194,7 @@ def _find_in_state(pipeline: Pipeline, datacenter: str, event_id: str, here: Dat
                 f"datacenter {datacenter}: no state in {folder}: it never ran, or it was lost"
             )
         here.waiting += [
-            WaitingRecord(
+            TracedWait(
                 str(row.occurrence), row.reason, row.status, row.attempts, row.first_seen_us, row.due_us
             )
             for row in state.waiting.of_event(event_id)

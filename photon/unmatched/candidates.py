@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.segments import Places
-from photon.unmatched.deciding import HOUR_US, Window
+from photon.unmatched.deciding import HOUR_US, Selection
 
 HASHES_AT_ONCE = 2**22  # candidates in memory: 100 MiB with what is made of them
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Candidates:
+class UnmatchedCandidates:
     """Hashes of ids, and times. An id that was logged twice is there twice."""
 
     hashes: Hashes
@@ -32,7 +32,7 @@ class Candidates:
         return len(self.hashes)
 
 
-def by_hour(segments: Sequence[Places], window: Window) -> Counter[int]:
+def by_hour(segments: Sequence[Places], window: Selection) -> Counter[int]:
     """How many candidates there are, by the hour of their times, counted from 1970."""
     found = Counter[int]()
     for places in segments:
@@ -41,7 +41,7 @@ def by_hour(segments: Sequence[Places], window: Window) -> Counter[int]:
     return found
 
 
-def in_ranges(segments: Sequence[Places], window: Window) -> Iterator[Candidates]:
+def in_ranges(segments: Sequence[Places], window: Selection) -> Iterator[UnmatchedCandidates]:
     """All candidates by ranges of hashes, so that memory is bounded: hashes are even."""
     count = sum(int(np.count_nonzero(window.among(places))) for places in segments)
     parts = max(1, -(-count // HASHES_AT_ONCE))
@@ -50,20 +50,20 @@ def in_ranges(segments: Sequence[Places], window: Window) -> Iterator[Candidates
     for part in range(parts):
         found = [one.take(slice(cut[part], cut[part + 1])) for one, cut in zip(segments, cuts, strict=True)]
         chosen = [places.take(window.among(places)) for places in found]
-        yield Candidates(
+        yield UnmatchedCandidates(
             np.concatenate([np.empty(0, np.uint64), *(each.hashes for each in chosen)]),
             np.concatenate([np.empty(0, np.int64), *(each.times_us for each in chosen)]),
         )
 
 
-class Known:
+class Named:
     """Which of some candidates rows name.
 
     An id of equal hash is the candidate's if its time is the same too: 64 bits and a microsecond. Of another
     time it may be another copy of the event, or another id: whoever reads the line compares the ids.
     """
 
-    def __init__(self, candidates: Candidates) -> None:
+    def __init__(self, candidates: UnmatchedCandidates) -> None:
         self.hashes = np.unique(candidates.hashes)
         self._places = np.unique(_places(candidates.hashes, candidates.times_us))
         self._is_known = np.zeros(len(self.hashes), bool)

@@ -14,7 +14,7 @@ from photon.logs.unread_files import UnreadFile, why_held
 from photon.process.clock import CLOCK_TOLERANCE_US, MICROSECONDS, in_utc
 from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness
-from photon.state.unmatched import Progress
+from photon.state.unmatched import UnmatchedProgress
 
 HOUR_US = 3_600 * MICROSECONDS
 FULL_PASS_EVERY_US = 24 * HOUR_US  # what a run passed over, for whatever reason, comes within a day
@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Sight:
+class UnmatchedSight:
     """All that is known as a run begins: what the owner says of its logs, and the release it goes by.
 
     `has_all_rows`: the owner has no row that is not in the release.
@@ -53,7 +53,7 @@ class Due:
     because: str
 
 
-def due(sight: Sight) -> Due:
+def due(sight: UnmatchedSight) -> Due:
     """The last full hour behind which every foreign event that may name its primaries has come (U3).
 
     The owner's own statement counts, of its current epoch: it alone tells how far its logs are read.
@@ -101,7 +101,7 @@ def rows_left(release: Release, owner: str) -> bool:
 
 
 def why_all(
-    before: Progress | None,
+    before: UnmatchedProgress | None,
     epoch: int,
     version: int,
     now_us: int,
@@ -129,7 +129,7 @@ def why_all(
 
 
 @dataclass(frozen=True)
-class Window:
+class Selection:
     """Which events of the index are candidates.
 
     `from_us`, `positions`: those of earlier times and places were looked at; None: none was. Events before
@@ -178,18 +178,18 @@ def _of_files(values: Mapping[int, int], files: npt.NDArray[np.uint32]) -> npt.N
 
 
 def window_of(
-    sight: Sight,
+    sight: UnmatchedSight,
     files: Mapping[int, TrackedFile],
     up_to_us: int,
-    before: Progress | None,
+    before: UnmatchedProgress | None,
     since_us: int | None,
     looks_at_all: bool,
-) -> Window:
+) -> Selection:
     """The candidates of a run. `before`: what the last run has left."""
     there = {number: one for number, one in files.items() if one.state == "open"}
     quiet_us = min(sight.now_us, sight.release.made_us) - sight.after_us
     is_all = looks_at_all or before is None
-    return Window(
+    return Selection(
         up_to_us,
         None if is_all or before is None else before.up_to_us,
         since_us,
@@ -200,7 +200,7 @@ def window_of(
     )
 
 
-def up_to(due_us: int, before: Progress | None, epoch: int, have_left: bool) -> int:
+def up_to(due_us: int, before: UnmatchedProgress | None, epoch: int, have_left: bool) -> int:
     """Up to which time a run looks: never less than an earlier one, unless its epoch or its matches went."""
     if before is None or before.epoch != epoch or have_left:
         return due_us
@@ -239,7 +239,7 @@ def positions_of(
     return found
 
 
-def read_as_of(sight: Sight, files: Mapping[int, TrackedFile], positions: Mapping[int, int]) -> int:
+def read_as_of(sight: UnmatchedSight, files: Mapping[int, TrackedFile], positions: Mapping[int, int]) -> int:
     """The time by which all that had come to the owner's primary logs was looked at (U8).
 
     By its last statement it had read what had come, but for files that `positions` do not cover.

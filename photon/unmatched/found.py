@@ -19,7 +19,7 @@ class HeldBack(UserError):
 
 
 @dataclass(frozen=True)
-class Found:
+class UnmatchedFound:
     """The findings of one command's runs. `up_to_us`: primaries before it are decided; None: none is yet.
 
     `unmatched`: rows by their reason. `late`: those of them that came when the time before was decided.
@@ -64,7 +64,7 @@ class Found:
             "unreadable_files": list(self.unreadable_files),
         }
 
-    def after(self, other: Found) -> Found:
+    def after(self, other: UnmatchedFound) -> UnmatchedFound:
         """Both together; `other` came first."""
         return replace(
             self,

@@ -17,8 +17,8 @@ from photon.event_store.logs import LogsEventStore
 from photon.logs.columns import ARROW_TYPES, parse_columns
 from photon.logs.files import LogFile
 from photon.pipeline.sections import PrimaryLog
-from photon.unmatched.candidates import Known
-from photon.unmatched.deciding import Window
+from photon.unmatched.candidates import Named
+from photon.unmatched.deciding import Selection
 
 LINES_AT_ONCE = 2**16
 MOST_COPIES = 1_000  # of one id that are looked at; what comes behind them counts for nothing
@@ -35,7 +35,7 @@ _FOUND = pa.schema(
 
 
 @dataclass
-class Looked:
+class Trouble:
     """Trouble with lines: `unreadable` ones by their files, and values that did not fit."""
 
     unreadable: Counter[int] = field(default_factory=Counter)
@@ -51,7 +51,9 @@ class LineReading:
     columns: Sequence[str]
     table: pa.Schema
 
-    def rows(self, store: LogsEventStore, known: Known, window: Window, looked: Looked) -> Iterator[pa.Table]:
+    def rows(
+        self, store: LogsEventStore, known: Named, window: Selection, looked: Trouble
+    ) -> Iterator[pa.Table]:
         """A row for each event whose id no row names: of several copies the first that can be read (U5).
 
         SegmentDamaged, OSError.
@@ -61,7 +63,7 @@ class LineReading:
             yield self._rows(store, left[at : at + LINES_AT_ONCE], known, window, looked)
 
     def _rows(
-        self, store: LogsEventStore, hashes: Hashes, known: Known, window: Window, looked: Looked
+        self, store: LogsEventStore, hashes: Hashes, known: Named, window: Selection, looked: Trouble
     ) -> pa.Table:
         candidates = store.events_with(hashes, MOST_COPIES)
         events = store.read(candidates)
@@ -92,7 +94,7 @@ class LineReading:
             rows = rows.append_column(name, values)
         return rows
 
-    def _values(self, events: pa.Table, files: Mapping[int, LogFile], looked: Looked) -> dict[str, pa.Array]:
+    def _values(self, events: pa.Table, files: Mapping[int, LogFile], looked: Trouble) -> dict[str, pa.Array]:
         """The columns that the pipeline file names; null where a line lacks one, or a value does not fit."""
         there = {same_column(one.name): one for one in self.table}
         found: dict[str, pa.Array] = {}
@@ -110,7 +112,7 @@ class LineReading:
         return found
 
     def _parsed(
-        self, events: pa.Table, files: Mapping[int, LogFile], looked: Looked
+        self, events: pa.Table, files: Mapping[int, LogFile], looked: Trouble
     ) -> tuple[list[pa.Table], npt.NDArray[np.int64]]:
         """All columns of the events, by the headers of their files, and where each event is among them."""
         numbers = events["_file"].to_numpy()
@@ -134,7 +136,7 @@ class LineReading:
         return parsed, place
 
 
-def _cast(values: pa.ChunkedArray | pa.Array, kind: pa.DataType, looked: Looked) -> pa.Array:
+def _cast(values: pa.ChunkedArray | pa.Array, kind: pa.DataType, looked: Trouble) -> pa.Array:
     """Values in the type that the table has; null all together where one does not fit."""
     together = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     try:
@@ -158,7 +160,7 @@ def _first_of_each(events: pa.Table) -> tuple[npt.NDArray[np.int64], Mask]:
     return first, is_conflicting
 
 
-def _note_unreadable(events: pa.Table, is_lost: Mask, files: Mapping[int, LogFile], looked: Looked) -> None:
+def _note_unreadable(events: pa.Table, is_lost: Mask, files: Mapping[int, LogFile], looked: Trouble) -> None:
     numbers = events["_file"].to_numpy()[is_lost].tolist()
     looked.unreadable.update(numbers)
     looked.files.update({number: files[number] for number in set(numbers)})

@@ -15,22 +15,22 @@ from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.location import Location
 from photon.pipeline.sections import PrimaryLog
 from photon.releases.reading import OpenRelease
-from photon.state.unmatched import Progress
+from photon.state.unmatched import UnmatchedProgress
 from photon.storage.columns import UNMATCHED_COLUMNS
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.tokens import PlanKey
-from photon.unmatched.candidates import Candidates, Known, by_hour, in_ranges
-from photon.unmatched.deciding import MOST_CANDIDATES, Sight, capped, window_of
+from photon.unmatched.candidates import Named, UnmatchedCandidates, by_hour, in_ranges
+from photon.unmatched.deciding import MOST_CANDIDATES, UnmatchedSight, capped, window_of
 from photon.unmatched.found import HeldBack
 from photon.unmatched.lakes import Lakes, named_in
-from photon.unmatched.lines import LineReading, Looked
+from photon.unmatched.lines import LineReading, Trouble
 from photon.unmatched.reasons import reasons_of
 
 TRIES = 3  # at a view: index segments may be merged, and logs rotated, while they are read
 
 
 @dataclass(frozen=True)
-class View:
+class OwnersPrimaries:
     """The owner's primary logs and their index at one moment. `under_way`: what may not be indexed yet."""
 
     folder: Location
@@ -52,7 +52,7 @@ class LookedAt:
     All that is due before `up_to_us` was looked at. `is_cut`: more is due, and left to the next run.
     """
 
-    view: View
+    view: OwnersPrimaries
     up_to_us: int
     is_cut: bool
     candidates: int = 0
@@ -60,7 +60,7 @@ class LookedAt:
     reasons: Counter[str] = field(default_factory=Counter)
     late: int = 0
     conflicting: int = 0
-    lines: Looked = field(default_factory=Looked)
+    lines: Trouble = field(default_factory=Trouble)
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Looking:
     columns: tuple[str, ...]
     lakes: Lakes
     opened: OpenRelease
-    sight: Sight
-    before: Progress | None
+    sight: UnmatchedSight
+    before: UnmatchedProgress | None
     since_us: int | None
     at_all: bool
     plan: PlanKey
     writes: bool
 
-    def look(self, see: Callable[[], View], view: View, until_us: int) -> LookedAt:
+    def look(self, see: Callable[[], OwnersPrimaries], view: OwnersPrimaries, until_us: int) -> LookedAt:
         """Look at all that is due before a time, or at as much as one run takes. HeldBack, LakeUnavailable.
 
         What can't be read is looked for in a new view: logs are rotated, and segments merged, at any moment.
@@ -104,7 +104,7 @@ class Looking:
             view = newer
         return found
 
-    def _look_once(self, view: View, until_us: int) -> LookedAt:
+    def _look_once(self, view: OwnersPrimaries, until_us: int) -> LookedAt:
         for each in view.segments if self.at_all else ():
             check_segment(view.folder, each)
         names = tuple(each.name for each in view.segments)
@@ -126,8 +126,8 @@ class Looking:
                     self._add(rows, found)
         return found
 
-    def _known(self, candidates: Candidates) -> Known:
-        known = Known(candidates)
+    def _known(self, candidates: UnmatchedCandidates) -> Named:
+        known = Named(candidates)
         if len(candidates):
             # A row names the copy of the earliest time, unless that one came late.
             from_us = None if self.at_all else int(candidates.times_us.min())

@@ -25,7 +25,7 @@ from photon.releases.release import Release
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
 from photon.state.starting import what_starts, what_starts_any
-from photon.state.unmatched import Progress, publish, published
+from photon.state.unmatched import UnmatchedProgress, publish, published
 from photon.state.unread_logs import unread_now
 from photon.state.view import open_view, view_state
 from photon.storage.tables import FENCE_VERSION, CommitConflict, app_id
@@ -33,7 +33,7 @@ from photon.storage.tokens import PlanKey, new_id
 from photon.unmatched.deciding import (
     HOUR_US,
     Due,
-    Sight,
+    UnmatchedSight,
     due,
     next_run,
     positions_of,
@@ -42,9 +42,9 @@ from photon.unmatched.deciding import (
     up_to,
     why_all,
 )
-from photon.unmatched.found import Found, HeldBack
+from photon.unmatched.found import HeldBack, UnmatchedFound
 from photon.unmatched.lakes import Lakes, earlier_rows_end_us, lakes_of
-from photon.unmatched.looking import LookedAt, Looking, View
+from photon.unmatched.looking import LookedAt, Looking, OwnersPrimaries
 
 LOCK = "unmatched.lock"  # in the owner's state folder
 DAY_US = 24 * HOUR_US
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 def find_unmatched(
     pipeline: Pipeline, registry: IdRegistry, clock: Clock, anew: bool = False, dry_run: bool = False
-) -> Found:
+) -> UnmatchedFound:
     """Write the primaries that are due and that no row names, in as many runs as that takes.
 
     `anew`: look at all of the index. HeldBack, WrongUsage, LakeUnavailable, ReleaseUnreadable,
@@ -127,7 +127,7 @@ class Runs:
         self.epoch = self.register.epochs[self.owner]
         self.app = app_id(self.owner, str(self.epoch), "unmatched")
 
-    def once(self, anew: bool) -> tuple[Found, bool]:
+    def once(self, anew: bool) -> tuple[UnmatchedFound, bool]:
         """One run, and whether it has left some of what is due."""
         said = last_said(self.place.lake)  # first: what it speaks of is in the view
         view, before = self._see(), self._before()
@@ -139,7 +139,7 @@ class Runs:
         version = self._version(lakes, before)
         sight = self._sight(release, said, view, lakes)
         due_now = due(sight)
-        found = Found(self.owner, self.epoch, release.number, held_back=_held_back(sight, due_now))
+        found = UnmatchedFound(self.owner, self.epoch, release.number, held_back=_held_back(sight, due_now))
         if due_now.up_to_us is None:
             return found, False
         opened = OpenRelease(self.pipeline, release)
@@ -166,7 +166,7 @@ class Runs:
             self._commit(found, looking, looked_at, version)
         return replace(found, runs=int(bool(looked_at.files))), looked_at.is_cut
 
-    def _version(self, lakes: Lakes, before: Progress | None) -> int:
+    def _version(self, lakes: Lakes, before: UnmatchedProgress | None) -> int:
         """The last run that the table has of this epoch; no other epoch commits to it from now on (U1).
 
         HeldBack, LakeUnavailable.
@@ -187,7 +187,7 @@ class Runs:
             table.sync()  # the process that committed may have been killed right after
         return version
 
-    def _commit(self, found: Found, looking: Looking, looked_at: LookedAt, version: int) -> None:
+    def _commit(self, found: UnmatchedFound, looking: Looking, looked_at: LookedAt, version: int) -> None:
         """Make the rows visible, then say how far the run came (U2, U5). HeldBack, LakeUnavailable."""
         before, plan = looking.before, looking.plan
         run, plan_id = version, before.plan_id if before is not None and before.run == version else ""
@@ -202,7 +202,7 @@ class Runs:
         is_full = looking.at_all or before is None
         view = looked_at.view
         positions = positions_of(view.files, view.under_way, looked_at.lines.unreadable)
-        progress = Progress(
+        progress = UnmatchedProgress(
             datacenter=self.owner,
             epoch=self.epoch,
             run=run,
@@ -219,7 +219,7 @@ class Runs:
         publish(looking.lakes.places[self.owner], progress)
         fault_point("unmatched.after_document")
 
-    def _see(self) -> View:
+    def _see(self) -> OwnersPrimaries:
         """The owner's logs and index as they are now. HeldBack, StateUnavailable."""
         state = self.place.state
         joins = what_starts(self.pipeline, self.owner)
@@ -231,7 +231,7 @@ class Runs:
                 raise HeldBack(f"the index of primary events in {state} is lost: {joins} makes it again")
             plan = found.open_plan()
             contents = [content for _, content in found.requeued()] + ([plan.content] if plan else [])
-            return View(
+            return OwnersPrimaries(
                 index_folder(found.work),
                 {number: one for number, one in found.files().items() if one.file.side == "primary"},
                 tuple(found.segments()),
@@ -239,7 +239,7 @@ class Runs:
                 found.watermark_us,
             )
 
-    def _before(self) -> Progress | None:
+    def _before(self) -> UnmatchedProgress | None:
         """Read how far the last run came, where that can be read; nothing needs it. FormatTooNew."""
         try:
             return published(self.place.lake)
@@ -251,9 +251,11 @@ class Runs:
         now_us = self.clock.now_us()
         return unread_now(self.pipeline, self.owner, view_state(self.place.state, now_us), now_us)
 
-    def _sight(self, release: Release, said: Completeness | None, view: View, lakes: Lakes) -> Sight:
+    def _sight(
+        self, release: Release, said: Completeness | None, view: OwnersPrimaries, lakes: Lakes
+    ) -> UnmatchedSight:
         assert self.pipeline.unmatched is not None
-        return Sight(
+        return UnmatchedSight(
             self.owner,
             self.epoch,
             self.clock.now_us(),
@@ -266,7 +268,7 @@ class Runs:
         )
 
 
-def _held_back(sight: Sight, due_now: Due) -> str:
+def _held_back(sight: UnmatchedSight, due_now: Due) -> str:
     """Say what keeps primaries from being decided that are old enough by the clock; empty: nothing does."""
     old_us = (sight.now_us - sight.after_us) // HOUR_US * HOUR_US
     if due_now.up_to_us is None:
@@ -275,7 +277,7 @@ def _held_back(sight: Sight, due_now: Due) -> str:
     return f"{due_now.because}, and primaries are due `unmatched.after` behind that" if is_late else ""
 
 
-def _told(found: Found, looked_at: LookedAt) -> Found:
+def _told(found: UnmatchedFound, looked_at: LookedAt) -> UnmatchedFound:
     """All that a run found, with what it looked at."""
     lines = looked_at.lines
     names = tuple(sorted(file.path for file in lines.files.values()))

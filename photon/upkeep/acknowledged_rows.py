@@ -28,7 +28,7 @@ from photon.registry.view import newest_states
 from photon.releases import copies
 from photon.releases.at_once import release_now
 from photon.releases.foreign_commits import newest_part, newest_release, open_facts, others_took_rows
-from photon.releases.release import Verified
+from photon.releases.release import CleanVerification
 from photon.storage.delta import lake_errors
 from photon.storage.joined_rows import ROWS_AT_ONCE, CommittedRows
 from photon.storage.tables import OutputTable, app_id, batch_of
@@ -86,7 +86,7 @@ class AcknowledgementPlan:
         tidy_lists(pipeline, gone, name, digest)
         if newest is not None:
             with lake_errors(f"write into {lake / copies.FOLDER}"):
-                copies.note_verified(lake, Verified(newest.number, clean=newest.number))
+                copies.note_verified(lake, CleanVerification(newest.number, clean=newest.number))
         table = OutputTable(lake, "joined_events")
         is_open = others_took_rows(pipeline, name, table, retired)
         return replace(self.expected, rows=len(hashes), ended=ended, is_open=is_open)

@@ -32,7 +32,7 @@ from photon.storage.table_features import kept_hours
 from photon.storage.table_log import checkpoint, clean, would_clean
 from photon.storage.tables import OutputTable, app_id
 from photon.storage.tokens import PlanKey
-from photon.storage.vacuum import HOUR_US, KEEP_HOURS, Kept, vacuum, would_remove
+from photon.storage.vacuum import HOUR_US, KEEP_HOURS, KeptFiles, vacuum, would_remove
 from photon.upkeep.plans import Say, silent
 
 REBUILT_TABLE = "joined_events"  # rebuilds replace files of this one alone
@@ -189,10 +189,10 @@ def replacements_of(table: OutputTable) -> list[Replacement]:
         return ReplacedFiles(table.folder.parent).all()
 
 
-def kept_for_readers(pipeline: Pipeline, lists: Sequence[Replacement]) -> Kept:
+def kept_for_readers(pipeline: Pipeline, lists: Sequence[Replacement]) -> KeptFiles:
     """Tell vacuum what it leaves to readers: all for a week, or as long as releases, and what these need."""
     hours = -(-microseconds(pipeline.releases.keep) // HOUR_US)
-    return Kept(max(KEEP_HOURS, hours), {file.path for one in lists for file in one.went})
+    return KeptFiles(max(KEEP_HOURS, hours), {file.path for one in lists for file in one.went})
 
 
 def looked_up_to(pipeline: Pipeline, datacenter: str, table: TableName) -> int | None:

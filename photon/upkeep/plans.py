@@ -27,7 +27,7 @@ class PlanOutdated(UserError):
     """The registry is not as it was when the plan was made; nothing of the plan was done."""
 
 
-class Plan(Protocol[Result_co]):
+class UpkeepPlan(Protocol[Result_co]):
     """A frozen dataclass that has all that is to be done."""
 
     @property
@@ -44,7 +44,7 @@ def silent(text: str) -> None:
     """Tell nobody."""
 
 
-def carry_out(plan: Callable[[], Plan[Result]], dry_run: bool = False, say: Say = silent) -> Result:
+def carry_out(plan: Callable[[], UpkeepPlan[Result]], dry_run: bool = False, say: Say = silent) -> Result:
     """Make a plan, and apply it unless this is a dry run. PlanOutdated, and what plan and verb raise."""
     for tries_left in reversed(range(MOST_PLANS)):
         made = plan()

@@ -26,7 +26,7 @@ from photon.process.readable import counted
 from photon.registry.opening import read_register
 from photon.registry.register import Register
 from photon.releases import copies
-from photon.releases.release import Place, Verified
+from photon.releases.release import CleanVerification, Place
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.outcomes import OutcomeClass
 from photon.state.points import mark
@@ -243,7 +243,7 @@ def _tell_release(pipeline: Pipeline, datacenter: str, report: Mapping[str, Any]
         if state is not None and state.epoch == report["epoch"]:
             ordered = Place(int(report["epoch"]), state.completed)
             with suppress(OSError):  # a lake that takes nothing: the next verification tells it
-                copies.note_verified(place.lake, Verified(report["release"], ordered))
+                copies.note_verified(place.lake, CleanVerification(report["release"], ordered))
 
 
 def recovery_sentences(done: Mapping[str, Recovered], dry_run: bool) -> list[str]:

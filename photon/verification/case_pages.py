@@ -19,7 +19,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.clock import MICROSECONDS
 from photon.storage.delta import lake_errors
-from photon.storage.store import Store, store_of
+from photon.storage.store import ObjectStore, store_of
 from photon.verification.report import Case
 
 FOLDER = "verification_cases"
@@ -102,7 +102,7 @@ def _folder(pipeline: Pipeline, datacenter: str) -> Location:
     return pipeline.datacenters[datacenter].lake / FOLDER
 
 
-def _write(store: Store, name: str, page: Sequence[Case]) -> str:
+def _write(store: ObjectStore, name: str, page: Sequence[Case]) -> str:
     def write(sink: BinaryIO) -> None:
         pq.write_table(pa.Table.from_pylist([asdict(case) for case in page], COLUMNS), sink)
 
@@ -110,6 +110,6 @@ def _write(store: Store, name: str, page: Sequence[Case]) -> str:
     return name
 
 
-def _remove_old(store: Store) -> None:
+def _remove_old(store: ObjectStore) -> None:
     before_us = (time.time() - REMOVED_AFTER_SECONDS) * MICROSECONDS
     store.remove(*(name for name in list(store.names()) if store.changed_us(name) < before_us))

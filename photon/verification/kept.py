@@ -22,7 +22,7 @@ from photon.process.errors import FormatTooNew
 from photon.registry.segments import SUFFIX
 from photon.storage.changes import Commit
 from photon.storage.delta import lake_errors
-from photon.storage.store import Store, store_of
+from photon.storage.store import ObjectStore, store_of
 
 FOLDER, MANIFEST = "verification_kept", re.compile(r"kept-(\d+)-\w+\.json")
 FORMAT = 1
@@ -52,7 +52,7 @@ class KeptRun:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptManifest:
     """The manifest of one datacenter."""
 
     fingerprint: str  # covers all that a result depends on beside logs and tables
@@ -77,7 +77,7 @@ def kept_folder(pipeline: Pipeline, datacenter: str) -> Location:
     return pipeline.datacenters[datacenter].lake / FOLDER
 
 
-def read_kept(pipeline: Pipeline, datacenter: str) -> Kept | None:
+def read_kept(pipeline: Pipeline, datacenter: str) -> KeptManifest | None:
     """The newest manifest all of whose files are there; None if there is none. LakeUnavailable, FormatTooNew.
 
     Of two verifications at once the one whose name comes first counts.
@@ -118,7 +118,7 @@ def run_in(folder: Location, number: int, at_us: int) -> KeptRun:
     return KeptRun(number, at_us, folder.name, files)
 
 
-def store_kept(pipeline: Pipeline, datacenter: str, kept: Kept) -> None:
+def store_kept(pipeline: Pipeline, datacenter: str, kept: KeptManifest) -> None:
     """Make a manifest count, and remove what none needs any more. LakeUnavailable."""
     folder = kept_folder(pipeline, datacenter)
     name = f"kept-{kept.number}-{uuid.uuid4().hex}.json"
@@ -134,7 +134,7 @@ def store_kept(pipeline: Pipeline, datacenter: str, kept: Kept) -> None:
         _remove_old(store, {name, *(run.folder for run in kept.runs)})
 
 
-def _remove_old(store: Store, needed: Collection[str]) -> None:
+def _remove_old(store: ObjectStore, needed: Collection[str]) -> None:
     before_us = (time.time() - REMOVED_AFTER_SECONDS) * MICROSECONDS
     # One object tells how old a folder is: each is written in one go. Markers of folders tell nothing.
     written = (name for name in store.sizes() if name.endswith((".parquet", ".json", SUFFIX)))
@@ -155,11 +155,11 @@ def _is_whole(sizes: Mapping[str, int], run: KeptRun) -> bool:
     return all(sizes.get(f"{run.folder}/{name}") == size for name, size in run.files.items())
 
 
-def _parsed(path: Location, text: bytes) -> Kept:
+def _parsed(path: Location, text: bytes) -> KeptManifest:
     values: dict[str, Any] = json.loads(text)
     if values["format"] > FORMAT:
         raise FormatTooNew(path, values["format"], FORMAT)
-    return Kept(
+    return KeptManifest(
         fingerprint=values["fingerprint"],
         runs=tuple(KeptRun(**run) for run in values["runs"]),
         files={int(number): KeptFile(**file) for number, file in values["files"].items()},

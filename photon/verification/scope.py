@@ -39,9 +39,9 @@ from photon.storage.mended_letters import MendedLetter, mended_before, mended_le
 from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
 from photon.storage.tokens import Occurrence
-from photon.verification.kept import FORMAT, Kept, read_kept
+from photon.verification.kept import FORMAT, KeptManifest, read_kept
 from photon.verification.report import MOST_EXAMPLES, Example, Finding, Unverified
-from photon.verification.since import Look, Since, Table, look_at, mended_since, trusted_files
+from photon.verification.since import FileLook, Since, Table, look_at, mended_since, trusted_files
 from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
 from photon.verification.tasks import NO_PLAN
 from photon.verification.unmatched_scope import UnmatchedScope, unmatched_scope
@@ -91,8 +91,8 @@ class Scope:
     verified: Mapping[str, Mapping[int, int]]  # earlier verified offsets, by datacenter and file number
     mended: Mapping[str, Mended] = field(default_factory=dict)  # keyed by datacenter
     since: Mapping[str, Since] = field(default_factory=dict)  # keyed by datacenter
-    looks: Mapping[str, Mapping[int, Look | None]] = field(default_factory=dict)  # datacenter, file
-    kept: Mapping[str, Kept] = field(default_factory=dict)  # the newest, whether it counts or not
+    looks: Mapping[str, Mapping[int, FileLook | None]] = field(default_factory=dict)  # datacenter, file
+    kept: Mapping[str, KeptManifest] = field(default_factory=dict)  # the newest, whether it counts or not
     left_out: Sequence[str] = ()  # were asked for and never run again: others answer for what was theirs
     at_us: int = 0
     not_written: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why, by datacenter
@@ -315,7 +315,7 @@ def open_scope(
     return replace(scope, since={name: each for name, each in since.items() if each is not None})
 
 
-def _since(scope: Scope, datacenter: str, kept: Kept) -> Since | None:
+def _since(scope: Scope, datacenter: str, kept: KeptManifest) -> Since | None:
     """Changes since results were kept; None if none of them count."""
     if kept.fingerprint != scope.fingerprint(datacenter):
         return None

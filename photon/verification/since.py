@@ -11,7 +11,7 @@ from photon.pipeline.location import Location
 from photon.storage.changes import ChangedFiles
 from photon.storage.columns import TableName
 from photon.storage.tokens import Occurrence
-from photon.verification.kept import Kept, KeptFile
+from photon.verification.kept import KeptFile, KeptManifest
 
 Table = tuple[str, TableName]  # a datacenter's table
 
@@ -20,35 +20,35 @@ Table = tuple[str, TableName]  # a datacenter's table
 class Since:
     """A datacenter's kept results, and what is new beside the logs that grew."""
 
-    kept: Kept
+    kept: KeptManifest
     trusted: Mapping[int, KeptFile]  # the log files whose results count, by number
     changed: Mapping[Table, ChangedFiles]
     mended: tuple[Occurrence, ...] = ()  # dead letters that were taken up again since
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FileLook:
     """How a log file looks in its folder."""
 
     size_bytes: int
     changed_ns: int
 
 
-def look_at(files: Mapping[int, TrackedFile], logs: Location) -> dict[int, Look | None]:
+def look_at(files: Mapping[int, TrackedFile], logs: Location) -> dict[int, FileLook | None]:
     """How these files look, by number; None: it is not there."""
     folder = log_folder(logs)
     found = folder.find({tracked.file.path for tracked in files.values()})
 
-    def look(file: LogFile) -> Look | None:
+    def look(file: LogFile) -> FileLook | None:
         now = found.get(file.path)
         if now is None or (folder.is_immutable and now.inode != file.inode):
             return None
-        return Look(now.size_bytes, now.modified_ns)
+        return FileLook(now.size_bytes, now.modified_ns)
 
     return {number: look(tracked.file) for number, tracked in files.items()}
 
 
-def is_trusted(kept: KeptFile, tracked: TrackedFile, look: Look | None) -> bool:
+def is_trusted(kept: KeptFile, tracked: TrackedFile, look: FileLook | None) -> bool:
     """Whether results that are kept of a log file still count: it is as it was, or has grown.
 
     What was overwritten in a file that has grown since is found when all is verified anew.
@@ -61,7 +61,7 @@ def is_trusted(kept: KeptFile, tracked: TrackedFile, look: Look | None) -> bool:
 
 
 def trusted_files(
-    kept: Mapping[int, KeptFile], files: Mapping[int, TrackedFile], looks: Mapping[int, Look | None]
+    kept: Mapping[int, KeptFile], files: Mapping[int, TrackedFile], looks: Mapping[int, FileLook | None]
 ) -> dict[int, KeptFile]:
     """The log files whose kept results count, by number."""
     return {

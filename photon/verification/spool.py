@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.registry.holds import Run, RunFile
+from photon.registry.holds import HashRun, RunFile
 from photon.registry.lookups import ViewSnapshot
 from photon.registry.segments import write_run
 from photon.storage.delta import LakeUnavailable, lake_errors
@@ -85,5 +85,5 @@ class Spool:
                 store_of(folder.parent).remove_folder(folder.name)
 
 
-def _is_long(run: Run | RunFile) -> TypeGuard[Run]:
-    return isinstance(run, Run) and len(run) > MOST_HOLDS_SENT
+def _is_long(run: HashRun | RunFile) -> TypeGuard[HashRun]:
+    return isinstance(run, HashRun) and len(run) > MOST_HOLDS_SENT

@@ -24,7 +24,7 @@ from photon.process.clock import in_utc
 from photon.registry.entry import Claimant, Epoch
 from photon.registry.hashing import hashes_of
 from photon.registry.holds import HashSet
-from photon.registry.lookups import Found, Hold, ViewSnapshot
+from photon.registry.lookups import Hold, IdHolders, ViewSnapshot
 from photon.registry.segments import RunDamaged
 from photon.storage.own_columns import columns_of_people
 from photon.verification.classes import Evidence, MissingEvent, RejoinResult, classify
@@ -314,7 +314,7 @@ def listed_rows(batches: Iterable[pa.RecordBatch], scope: TaskScope) -> Iterator
             yield batch.filter(pa.array(scope.taken.has(hashes_of(batch["event_id"]))))
 
 
-def _look_up(asked: pa.Table, scope: TaskScope, view: ViewSnapshot) -> Found:
+def _look_up(asked: pa.Table, scope: TaskScope, view: ViewSnapshot) -> IdHolders:
     """Who holds the events of these records. RunDamaged, OSError."""
     ids, foreign = asked["event_id"], scope.pipeline.foreign
     return view.open(NO_PLAN).look_up(hashes_of(ids), event_times_us(ids, asked["time_us"], foreign))

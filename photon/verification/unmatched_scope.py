@@ -11,7 +11,7 @@ from photon.process.readable import counted
 from photon.registry.register import Register
 from photon.releases import copies
 from photon.releases.unmatched_runs import last_run
-from photon.state.unmatched import Progress
+from photon.state.unmatched import UnmatchedProgress
 from photon.state.view import ReadOffsets
 from photon.storage.delta import lake_errors
 
@@ -50,7 +50,7 @@ def unmatched_scope(
     return UnmatchedScope(owner, last.up_to_us, last.since_us, last.positions)
 
 
-def _have_rows_left(lake: Location, last: Progress) -> bool:
+def _have_rows_left(lake: Location, last: UnmatchedProgress) -> bool:
     """Whether joined rows may have left since the release that a run went by. OSError."""
     newest = copies.latest(lake)
     return newest is not None and last.release < newest.rows_left_with

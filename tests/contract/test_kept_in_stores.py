@@ -12,11 +12,11 @@ from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import Location, S3Folder
 from photon.process.errors import FormatTooNew
 from photon.storage.changes import Commit
-from photon.storage.store import Store, store_of
+from photon.storage.store import ObjectStore, store_of
 from photon.verification import kept
 from photon.verification.kept import (
-    Kept,
     KeptFile,
+    KeptManifest,
     kept_folder,
     new_folder,
     next_number,
@@ -43,7 +43,7 @@ def pipeline(folder: Location, tmp_path: Path) -> Pipeline:
     return load_pipeline(tmp_path / "pipeline.yaml")
 
 
-def stored(pipeline: Pipeline, before: Kept | None = None) -> Kept:
+def stored(pipeline: Pipeline, before: KeptManifest | None = None) -> KeptManifest:
     number = next_number(pipeline, "east")
     folder = new_folder(pipeline, "east", number)
     rows = store_of(folder / "settled")
@@ -52,12 +52,12 @@ def stored(pipeline: Pipeline, before: Kept | None = None) -> Kept:
     rows.put("_SUCCESS", lambda sink: None)
     runs = (*(before.runs if before else ()), run_in(folder, number, 1_000 * number))
     file, commits = KeptFile(100, 1, 120, 5), {"east/joined_events": Commit(7, "digest")}
-    done = Kept("print", runs, {3: file}, commits, {"1:7": 4})
+    done = KeptManifest("print", runs, {3: file}, commits, {"1:7": 4})
     store_kept(pipeline, "east", done)
     return done
 
 
-def store_with_kept(pipeline: Pipeline) -> Store:
+def store_with_kept(pipeline: Pipeline) -> ObjectStore:
     return store_of(kept_folder(pipeline, "east"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from photon.event_store.compaction import Compaction, compact
+from photon.event_store.compaction import SegmentCompaction, compact
 from photon.event_store.logs import open_segments
 from photon.event_store.segments import (
     Places,
@@ -51,7 +51,7 @@ def has_copies(copies: Path) -> bool:
 
 def test_segments_are_found_in_and_merged(folder: Location) -> None:
     infos = made(folder, "a", [1, 5, 9]), made(folder, "b", [3, 5], file=2)
-    merged = compact(folder, Compaction(infos, {1: 3, 2: 2}), "c").segment
+    merged = compact(folder, SegmentCompaction(infos, {1: 3, 2: 2}), "c").segment
     assert merged is not None
     check_segment(folder, merged)
     rows, _ = open_segment(folder, "c").find(np.array([3, 5], np.uint64))

@@ -41,7 +41,7 @@ from assets.pipeline_files import evaluation, problems_now
 from assets.run_history import PRUNING_JOB
 from orchestration.alerts import alerts_sensor
 from orchestration.code_location import build_defs
-from orchestration.telling import Calls, NotTold
+from orchestration.telling import AlertNotTaken, Calls
 from photon.health.alerts import Alert, HookNotFound
 from photon.process.clock import Clock
 from resources.environment import LocationSettings, location_settings
@@ -300,7 +300,7 @@ def test_what_a_function_failed_to_tell_is_told_at_the_next_tick(location: Locat
     evaluate(location, passed=False)
     (location.folder / "broken").touch()
     cursor = tick(location, cursor).cursor
-    with pytest.raises(NotTold, match="ConnectionError: the pager does not answer"):
+    with pytest.raises(AlertNotTaken, match="ConnectionError: the pager does not answer"):
         tick(location, cursor)
     (location.folder / "broken").unlink()
     tick(location, cursor)
@@ -318,7 +318,7 @@ def test_an_alert_for_which_the_function_raises_keeps_no_other_from_being_told_o
     found = tick(location, cursor)
     assert "raised for '[ERROR] clicks: health east__dead_letters'" in (found.skip_message or "")
     for _ in range(2):
-        with pytest.raises(NotTold, match="ConnectionError: the pager does not answer"):
+        with pytest.raises(AlertNotTaken, match="ConnectionError: the pager does not answer"):
             tick(location, found.cursor)
     assert sorted(one["subject"] for one in told(location)) == [
         "health east__clock",
@@ -363,7 +363,7 @@ def test_a_function_that_hangs_is_not_called_again_and_was_told_if_it_returns_af
         impatient.setattr("orchestration.alerts.CALL_SECONDS", 0.05)
         first = tick(None)
         assert "alerts.hook has not returned" in (first.skip_message or "")
-        with pytest.raises(NotTold, match=r"has not returned .* is not called until it has"):
+        with pytest.raises(AlertNotTaken, match=r"has not returned .* is not called until it has"):
             tick(first.cursor)
     assert len(slow_hook.called) == 1
     slow_hook.may_return.set()

@@ -37,7 +37,7 @@ from photon.dispatcher.shift.run import prepare, run_shift
 from photon.health.at_work import LOST_SECONDS
 from photon.health.facts import SILENT_SECONDS
 from photon.health.judge import ENDED_BY_A_HOLD, PROMISES
-from photon.health.memory import FRESH_SECONDS, Told
+from photon.health.memory import FRESH_SECONDS, ToldVerdict
 from photon.health.verdict import Verdict
 from photon.logs.files import LogFile, TrackedFile
 from photon.state.database import STATE_FILE
@@ -355,12 +355,12 @@ def test_a_hold_is_told_at_the_next_look_and_so_is_its_end(location: Location) -
 
 def test_words_that_flap_are_stored_once_a_minute_at_most_and_numbers_are_no_words() -> None:
     again_us, second_us = 300 * 10**6, 10**6
-    told_, stored = Told.after(None, Verdict("warn", "east is 1 min behind"), 0), 0
+    told_, stored = ToldVerdict.after(None, Verdict("warn", "east is 1 min behind"), 0), 0
     for second in range(1, 241):
         says = f"east waits for {second} s: {'the lake' if second % 2 else 'the registry'}"
         verdict = Verdict("warn", says)
         if told_.is_news(verdict, second * second_us, again_us):
-            told_, stored = Told.after(told_, verdict, second * second_us), stored + 1
+            told_, stored = ToldVerdict.after(told_, verdict, second * second_us), stored + 1
     assert stored in range(4, 6)
-    last = Told.after(None, Verdict("warn", "east is 59 s behind; 1.5 MiB are unread"), 0)
+    last = ToldVerdict.after(None, Verdict("warn", "east is 59 s behind; 1.5 MiB are unread"), 0)
     assert not last.is_news(Verdict("warn", "east is 2 min behind; 20 bytes are unread"), second_us, again_us)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from photon.registry.entry import Epoch
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import View, unclosed_claimants
-from photon.releases.making import Counted, Sight, closed_places, next_release
+from photon.releases.making import Counted, ReleaseSight, closed_places, next_release
 from photon.releases.numbering import lacked, last_release, offer, take_new_releases
 from photon.releases.release import NOTHING, Part, Place, Release
 from tests.registry.simulated_positions import Pause
@@ -55,7 +55,7 @@ def make_release(world: World, registry: IdRegistry, epoch: Epoch, batch: int, p
         before = last.parts[name].place if last is not None and name in last.parts else NOTHING
         counted[name] = counted_in(world.tables[name], closed[name], before)
         pause()
-    sight = Sight(epoch.datacenter, last, counted, lakes_gone=frozenset(register.lakes_gone))
+    sight = ReleaseSight(epoch.datacenter, last, counted, lakes_gone=frozenset(register.lakes_gone))
     made = offer(registry, lambda now: next_release(replace(sight, last=now), len(world.story)))
     if made is not None:
         world.tell(f"{epoch.datacenter} makes release {made.number}: {_told(made)}")

@@ -12,9 +12,9 @@ import pytest
 from photon.registry.closing import Closing
 from photon.registry.entry import Claimant
 from photon.registry.generations import roll
-from photon.registry.holds import Run, RunFile
+from photon.registry.holds import HashRun, RunFile
 from photon.registry.id_registry import MOST_INLINE, IdRegistry
-from photon.registry.lookups import Found, Hold
+from photon.registry.lookups import Hold, IdHolders
 from photon.registry.view_store import ViewStore
 from tests.registry.in_memory import EAST, LEFT, RIGHT, WEST, claims_of, hashes_of, with_rows
 from tests.support.memory_ledgers import MemoryLedgers
@@ -23,14 +23,14 @@ PLAN, NEXT_PLAN = Claimant(EAST, 1, "plan 1"), Claimant(EAST, 2, "plan 2")
 OTHER = Claimant(WEST, 1, "plan of west")
 
 
-def look_up(registry: IdRegistry, plan: Claimant, *ids: int, time_us: int = 100) -> Found:
+def look_up(registry: IdRegistry, plan: Claimant, *ids: int, time_us: int = 100) -> IdHolders:
     """Look ids up as a task on another machine does."""
     snapshot = pickle.loads(pickle.dumps(registry.snapshot()))
-    found: Found = snapshot.open(plan).look_up(hashes_of(*ids), np.full(len(ids), time_us, np.int64))
+    found: IdHolders = snapshot.open(plan).look_up(hashes_of(*ids), np.full(len(ids), time_us, np.int64))
     return found
 
 
-def codes(found: Found) -> list[Hold]:
+def codes(found: IdHolders) -> list[Hold]:
     return list(map(Hold, found.codes.tolist()))
 
 
@@ -100,7 +100,7 @@ def many(first: int, length: int) -> tuple[int, ...]:
 def test_a_snapshot_of_few_new_holds_writes_nothing(kept: IdRegistry, store: ViewStore) -> None:
     kept.claim(claims_of(PLAN, *many(0, 100)))
     (runs,) = kept.snapshot().runs.values()
-    assert sum(len(run) for run in runs if isinstance(run, Run)) == 100
+    assert sum(len(run) for run in runs if isinstance(run, HashRun)) == 100
     assert not store.listed
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from photon.pipeline.location import S3Folder
 from photon.process.errors import FormatTooNew
-from photon.registry.holds import FREED, Run, RunFile
+from photon.registry.holds import FREED, HashRun, RunFile
 from photon.registry.segments import (
     HOLD_BYTES,
     RunDamaged,
@@ -25,7 +25,7 @@ from photon.registry.segments import (
 from tests.registry.entries import same
 from tests.registry.in_memory import hashes_of
 
-RUN = Run.of(hashes_of(*range(300)), 7, 2_000)
+RUN = HashRun.of(hashes_of(*range(300)), 7, 2_000)
 
 
 def altered(folder: Path, at: int, new: bytes) -> None:
@@ -39,12 +39,12 @@ def altered(folder: Path, at: int, new: bytes) -> None:
     "run",
     [
         RUN,
-        Run.of(hashes_of(5), 0, FREED),
-        Run.of(np.full((1, 2), 2**64 - 1, np.uint64), 2**16 - 1, FREED - 1),
-        Run.of(hashes_of(*range(9_000)), 1, 0),
+        HashRun.of(hashes_of(5), 0, FREED),
+        HashRun.of(np.full((1, 2), 2**64 - 1, np.uint64), 2**16 - 1, FREED - 1),
+        HashRun.of(hashes_of(*range(9_000)), 1, 0),
     ],
 )
-def test_a_run_comes_back_as_it_was(tmp_path: Path, run: Run) -> None:
+def test_a_run_comes_back_as_it_was(tmp_path: Path, run: HashRun) -> None:
     write_run(tmp_path, "a", run)
     found = open_run(RunFile(tmp_path, "a", len(run)), compares_checksums=True)
     assert same(replace(found, file=None), run)

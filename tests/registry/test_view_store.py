@@ -17,7 +17,7 @@ from photon.registry.entry import FOR_EVER, Claimant, Claims, Close, Entry, Epoc
 from photon.registry.errors import RegistryMismatch
 from photon.registry.fold import LedgerState
 from photon.registry.form import encode
-from photon.registry.holds import Run
+from photon.registry.holds import HashRun
 from photon.registry.register import (
     Members,
     Register,
@@ -389,7 +389,7 @@ def test_a_reader_whose_files_vanish_while_it_opens_them_tries_again(
     right = view_store.open_run
     tries = 0
 
-    def open_run(*arguments: Any) -> Run:
+    def open_run(*arguments: Any) -> HashRun:
         nonlocal tries
         tries += 1
         if tries == 1:

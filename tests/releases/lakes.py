@@ -24,7 +24,7 @@ from photon.releases import copies
 from photon.releases.files import rows_within
 from photon.releases.release import MOST_GAP_US, Part, Place, Release
 from photon.releases.unmatched_runs import last_run, with_last_run
-from photon.state.unmatched import Progress, publish
+from photon.state.unmatched import UnmatchedProgress, publish
 from photon.storage.columns import UNJOINED_COLUMNS, UNMATCHED_COLUMNS
 from photon.storage.data_files import DataFile, DataFiles
 from photon.storage.output_files import OutputFile, write_rows, write_rows_by_date
@@ -136,7 +136,7 @@ class Lakes:
         table.commit([file] if rows else [], app, run, run - 1, f"p{run}")
         if not is_killed:
             up_to_us = round((MIDNIGHT + up_to).timestamp() * 1e6)
-            publish(self.lake(name), Progress(name, epoch, run, f"p{run}", up_to_us, None, 1, 0))
+            publish(self.lake(name), UnmatchedProgress(name, epoch, run, f"p{run}", up_to_us, None, 1, 0))
 
     def rebuild(self, name: str, drops: bool = False) -> None:
         """Make the rows of some files again: their values rise by one; or leave some out."""

@@ -8,7 +8,7 @@ import pytest
 
 from photon.cli.releases import described, lines_of
 from photon.releases import making
-from photon.releases.making import Counted, Sight, next_release
+from photon.releases.making import Counted, ReleaseSight, next_release
 from photon.releases.release import Part, Place, Release, Statement, decode_release, encode_release
 from photon.storage.changes import Commit
 from photon.storage.foreign_commits import ForeignCommits
@@ -22,7 +22,7 @@ LAST = Release(8, 1, "east", {"east": EAST}, elapsed_us=1)
 
 def made(part: Part, last: Release = LAST, verified: int = -1) -> Release | None:
     counted = {"east": Counted(replace(part, statement=None), verified=verified)}
-    return next_release(Sight("east", last, counted), 2)
+    return next_release(ReleaseSight("east", last, counted), 2)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_the_next_release_carries_it(carried: Release) -> None:
 
 def test_it_stays_while_the_lake_can_not_be_read(carried: Release) -> None:
     west = Counted(replace(EAST, table_id="west"))
-    release = next_release(Sight("west", carried, {"west": west}), 3)
+    release = next_release(ReleaseSight("west", carried, {"west": west}), 3)
     assert release is not None
     assert release.parts["east"].foreign == carried.parts["east"].foreign
 

@@ -14,7 +14,7 @@ from photon.health.status import status_of
 from photon.registry.errors import RegistryMismatch
 from photon.releases import copies, making
 from photon.releases.numbering import last_release
-from photon.releases.release import MOST_GAP_US, REFILL_GAP, Place, Release, Verified
+from photon.releases.release import MOST_GAP_US, REFILL_GAP, CleanVerification, Place, Release
 from photon.upkeep.refill import plan_refill
 from photon.upkeep.retire import plan_retire
 from tests.simulation.reading import asking
@@ -277,7 +277,7 @@ def test_a_datacenter_that_retires_without_its_lake_has_no_part_in_the_next_rele
     assert (list(made.parts), changes(made)) == (["east"], ["retired"])
     assert made.set_back is not None
     assert (made.set_back.awaits, made.complete_up_to_us) == (("east",), NOON_US // DAY_US * DAY_US)
-    copies.note_verified(lake(world), Verified(made.number))
+    copies.note_verified(lake(world), CleanVerification(made.number))
     both(world, "e")
     world.join("east")
     assert (latest(world).set_back, latest(world).complete_up_to_us) == (None, NOON_US)

@@ -10,8 +10,8 @@ import pytest
 
 from photon.registry.entry import FOR_EVER
 from photon.releases import making
-from photon.releases.making import Counted, Said, Sight, lost_from_us, next_release
-from photon.releases.release import Change, Note, Part, Place, Release, SetBack, Statement, Verified
+from photon.releases.making import Counted, ReleaseSight, Said, lost_from_us, next_release
+from photon.releases.release import Change, CleanVerification, Note, Part, Place, Release, SetBack, Statement
 
 NOW_US = 1_000
 
@@ -25,11 +25,11 @@ EAST, WEST = part(said_us=50), part(2, said_us=60)
 LAST = Release(8, 900, "west", {"east": EAST, "west": WEST})
 
 
-def sight(east: Part = EAST, last: Release | None = LAST, **more: object) -> Sight:
-    return replace(Sight("east", last, {"east": Counted(replace(east, statement=None))}), **more)
+def sight(east: Part = EAST, last: Release | None = LAST, **more: object) -> ReleaseSight:
+    return replace(ReleaseSight("east", last, {"east": Counted(replace(east, statement=None))}), **more)
 
 
-def made(one: Sight, now_us: int = NOW_US) -> Release:
+def made(one: ReleaseSight, now_us: int = NOW_US) -> Release:
     release = next_release(one, now_us)
     assert release is not None
     return release
@@ -119,7 +119,7 @@ def test_a_statement_that_says_less_takes_none_back() -> None:
 def test_without_the_rule_completeness_is_said_of_rows_beyond_the_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def always(said: Said, sight: Sight, cut: object, gone: Collection[str]) -> bool:
+    def always(said: Said, sight: ReleaseSight, cut: object, gone: Collection[str]) -> bool:
         return True
 
     monkeypatch.setattr(making, "is_covered", always)
@@ -179,13 +179,13 @@ AWAITED = replace(LAST, set_back=SetBack(3, 8, ("east", "west"), "the lake of no
 
 
 def test_who_has_verified_since_rows_left_is_believed_again() -> None:
-    release = made(sight(last=AWAITED, verified=Verified(8)))
+    release = made(sight(last=AWAITED, verified=CleanVerification(8)))
     assert release.set_back == replace(AWAITED.set_back, awaits=("west",))
     assert release.complete_up_to_us == 50
 
 
 def test_who_has_ordered_what_is_missing_is_believed_by_what_it_says_after_that() -> None:
-    ordered = Verified(8, Place(1, 6))
+    ordered = CleanVerification(8, Place(1, 6))
     early = sight(part(6, rows=11), AWAITED, said=(said(90, batch=6),), verified=ordered)
     assert made(early).set_back == AWAITED.set_back
     both = (said(90, batch=6), said(20, batch=7))
@@ -207,12 +207,12 @@ def test_a_release_says_with_which_one_rows_may_have_left(change: Change, has_le
 
 
 def test_a_verification_of_before_rows_left_is_none() -> None:
-    assert next_release(sight(last=AWAITED, verified=Verified(7)), NOW_US) is None
+    assert next_release(sight(last=AWAITED, verified=CleanVerification(7)), NOW_US) is None
 
 
 def test_the_last_one_that_has_verified_ends_a_set_back() -> None:
     last = replace(AWAITED, set_back=replace(AWAITED.set_back, awaits=("east",)))
-    assert made(sight(last=last, verified=Verified(8))).set_back is None
+    assert made(sight(last=last, verified=CleanVerification(8))).set_back is None
 
 
 def test_a_second_loss_is_to_be_verified_by_all_again() -> None:

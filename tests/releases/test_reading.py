@@ -24,7 +24,7 @@ from photon.storage import replacing
 from photon.storage.data_files import DataFiles
 from photon.storage.delta import open_table
 from photon.storage.tables import fence_epoch
-from photon.storage.vacuum import Kept
+from photon.storage.vacuum import KeptFiles
 from photon.upkeep import compact as compacting
 from tests.releases.lakes import LATER, Lakes, joined_in, new_lakes
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
@@ -305,7 +305,7 @@ def test_a_copy_that_is_packed_while_it_is_looked_for_is_found(
 
 
 def test_a_vacuum_that_forgets_kept_releases_is_noticed(here: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compacting, "kept_for_readers", lambda *_: Kept())
+    monkeypatch.setattr(compacting, "kept_for_readers", lambda *_: KeptFiles())
     here.rebuild("east")
     here.release()
     here.compact("east", later=LATER)

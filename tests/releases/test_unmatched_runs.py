@@ -14,11 +14,11 @@ from photon import read
 from photon.cli.releases import described, lines_of
 from photon.process.errors import FormatTooNew
 from photon.releases.finding import NoRelease, ReleaseUnreadable
-from photon.releases.making import Counted, Sight, next_release
+from photon.releases.making import Counted, ReleaseSight, next_release
 from photon.releases.parts import LakeCounter
-from photon.releases.release import Part, Place, Release, Verified, decode_release, encode_release
+from photon.releases.release import CleanVerification, Part, Place, Release, decode_release, encode_release
 from photon.releases.unmatched_runs import with_last_run
-from photon.state.unmatched import DOCUMENT, Progress
+from photon.state.unmatched import DOCUMENT, UnmatchedProgress
 from photon.storage.tables import FENCE_VERSION
 from tests.releases import lakes
 from tests.releases.lakes import MIDNIGHT, Lakes, new_lakes
@@ -32,11 +32,11 @@ def here(tmp_path: Path) -> Lakes:
     return new_lakes(tmp_path / "lakes", tmp_path).go_on("east", "west")
 
 
-def run(number: int, epoch: int = 5, up_to_us: int = 100) -> Progress:
-    return Progress("east", epoch, number, "p", up_to_us, None, 1, 0)
+def run(number: int, epoch: int = 5, up_to_us: int = 100) -> UnmatchedProgress:
+    return UnmatchedProgress("east", epoch, number, "p", up_to_us, None, 1, 0)
 
 
-def counted(before: Part | None, last: Progress | None, version: int = 0, part: Part = PART) -> Part:
+def counted(before: Part | None, last: UnmatchedProgress | None, version: int = 0, part: Part = PART) -> Part:
     return with_last_run(part, before, "east", last, version)[0]
 
 
@@ -44,7 +44,7 @@ def us(after_midnight: timedelta) -> int:
     return round((MIDNIGHT + after_midnight).timestamp() * 1e6)
 
 
-def lost(before: Part | None, last: Progress | None, version: int = 0) -> str:
+def lost(before: Part | None, last: UnmatchedProgress | None, version: int = 0) -> str:
     return with_last_run(PART, before, "east", last, version)[1]
 
 
@@ -65,7 +65,7 @@ def shown(lakes: Lakes, number: int) -> set[str]:
     ],
 )
 def test_the_document_says_which_runs_count_until_their_epoch_is_fenced(
-    last: Progress, version: int, expected: int
+    last: UnmatchedProgress, version: int, expected: int
 ) -> None:
     assert counted(None, last, version).place_in("unmatched") == Place(5, expected)
 
@@ -93,7 +93,7 @@ def test_a_run_is_news_for_readers_and_so_is_its_time() -> None:
     last = Release(8, 900, "east", parts)
 
     def then(part: Part) -> Release | None:
-        return next_release(Sight("east", last, {"east": Counted(part)}), 1_000)
+        return next_release(ReleaseSight("east", last, {"east": Counted(part)}), 1_000)
 
     assert then(counted(PART, run(3))) is None
     assert then(counted(PART, run(4))) is not None
@@ -113,9 +113,11 @@ def test_when_rows_left_a_run_counts_that_went_by_a_release_without_them() -> No
     last = Release(8, 900, "east", {"east": counted(None, run(3, up_to_us=90))})
     assert last.unmatched_up_to_us == 90
 
-    def then(last: Release | None, done: Progress, lost: str = "", verified: int = -1) -> Release:
+    def then(last: Release | None, done: UnmatchedProgress, lost: str = "", verified: int = -1) -> Release:
         part = Counted(counted(None, done), lost=lost)
-        made = next_release(Sight("east", last, {"east": part}, verified=Verified(verified)), 1_000)
+        made = next_release(
+            ReleaseSight("east", last, {"east": part}, verified=CleanVerification(verified)), 1_000
+        )
         assert made is not None
         return made
 
@@ -191,7 +193,7 @@ def test_without_the_rule_a_release_shows_rows_that_a_power_cut_takes_back(
     here: Lakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def by_the_table(
-        part: Part, before: Part | None, name: str, last: Progress | None, version: int
+        part: Part, before: Part | None, name: str, last: UnmatchedProgress | None, version: int
     ) -> tuple[Part, str]:
         newest = None if last is None else replace(last, run=version)
         return with_last_run(part, before, name, newest, version)

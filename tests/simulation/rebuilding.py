@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from photon.pipeline.file import Pipeline
 from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
-from photon.upkeep.backfill.plan import CompetingRow, Piece
+from photon.upkeep.backfill.plan import CompetingRow, RemakePiece
 from photon.upkeep.backfill.rebuild import PIECE_ROWS, Rebuild, Rebuilt
 from photon.upkeep.backfill.remaking import remake
 from photon.verification.days import Window, utc_day
@@ -31,7 +31,7 @@ class HereProgram:
     meanwhile: list[Any] = field(default_factory=list)
     pieces: int = 0
 
-    def remake(self, pieces: Sequence[Piece], context: RemakeContext) -> list[Remade]:
+    def remake(self, pieces: Sequence[RemakePiece], context: RemakeContext) -> list[Remade]:
         self.pieces += len(pieces)
         made = [remake(piece, context) for piece in pieces]
         if self.meanwhile:

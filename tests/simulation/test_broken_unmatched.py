@@ -12,10 +12,10 @@ import pytest
 
 from photon.event_store.segments import Places
 from photon.releases.release import Release
-from photon.state.unmatched import Progress
+from photon.state.unmatched import UnmatchedProgress
 from photon.storage.tables import OutputTable
 from photon.unmatched import deciding, lakes, looking, run
-from photon.unmatched.deciding import Due, Window
+from photon.unmatched.deciding import Due, Selection
 from photon.unmatched.lakes import Lakes
 from tests.simulation import unmatched_stories as stories
 from tests.simulation.catching import caught_by_story
@@ -41,7 +41,7 @@ def any_version(patch: Patch) -> None:
 
 
 def by_the_clock_alone(patch: Patch) -> None:
-    def due(sight: deciding.Sight) -> Due:
+    def due(sight: deciding.UnmatchedSight) -> Due:
         return Due((sight.now_us - sight.after_us) // HOUR_US * HOUR_US, "the clock")
 
     patch.setattr(run, "due", due)
@@ -50,7 +50,7 @@ def by_the_clock_alone(patch: Patch) -> None:
 def positions_of_any_epoch(patch: Patch) -> None:
     why_all = run.why_all
 
-    def of_this_one(before: Progress | None, epoch: int, version: int, *known: Any) -> str:
+    def of_this_one(before: UnmatchedProgress | None, epoch: int, version: int, *known: Any) -> str:
         of_epoch = None if before is None else replace(before, epoch=epoch, run=version)
         return why_all(of_epoch, epoch, version, *known)
 
@@ -58,11 +58,11 @@ def positions_of_any_epoch(patch: Patch) -> None:
 
 
 def late_ones_ignored(patch: Patch) -> None:
-    def by_time(window: Window, places: Places) -> Any:
+    def by_time(window: Selection, places: Places) -> Any:
         is_later = places.times_us >= (-(2**63) if window.from_us is None else window.from_us)
         return window.are_due(places.files, places.times_us) & is_later
 
-    patch.setattr(Window, "among", by_time)
+    patch.setattr(Selection, "among", by_time)
 
 
 def not_yet_indexed_counts_as_read(patch: Patch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from photon.dispatcher import planning
 from photon.pipeline.sections import Retry
 from photon.state.dispatcher_state import DispatcherState
-from photon.state.waiting.states import State
+from photon.state.waiting.states import WaitingState
 from photon.state.waiting.waiting_list import WaitingList
 from tests.simulation import test_waiting
 from tests.simulation import waiting_stories as stories
@@ -24,8 +24,8 @@ Patch = pytest.MonkeyPatch
 def test_retries_that_stay_in_their_segment_wait_twice(world: World, monkeypatch: Patch) -> None:  # A22
     mark = WaitingList.mark
 
-    def keep(self: WaitingList, retries: object, state: State) -> None:
-        if state is not State.GONE:
+    def keep(self: WaitingList, retries: object, state: WaitingState) -> None:
+        if state is not WaitingState.GONE:
             mark(self, retries, state)  # type: ignore[arg-type]
 
     monkeypatch.setattr(WaitingList, "mark", keep)

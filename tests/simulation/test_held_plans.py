@@ -22,7 +22,7 @@ from photon.state.view import view_state
 from photon.storage.tables import OutputTable
 from photon.upkeep.compact import plan_compaction
 from photon.upkeep.gc import GcPlan, plan_gc
-from photon.upkeep.plans import Plan, PlanOutdated, carry_out, silent
+from photon.upkeep.plans import PlanOutdated, UpkeepPlan, carry_out, silent
 from photon.upkeep.recovery import RecoveryPlan
 from photon.upkeep.refill import RefillPlan, plan_refill
 from photon.upkeep.reshard import plan_reshard
@@ -64,7 +64,7 @@ def gc(world: World) -> GcPlan:
         return plan_gc(world.pipeline, world.reader(), world.clock)
 
 
-VERBS: dict[str, Callable[[World], Plan[Any]]] = {
+VERBS: dict[str, Callable[[World], UpkeepPlan[Any]]] = {
     "gc": gc,
     "reshard": lambda world: plan_reshard(world.pipeline, world.reader(), 5),
     "retire": lambda world: plan_retire(world.pipeline, world.reader(), "west"),
@@ -110,7 +110,7 @@ def test_a_verb_whose_plan_is_outdated_plans_anew_and_does_what_that_plan_tells(
 ) -> None:
     expected: list[object] = []
 
-    def plan() -> Plan[Any]:
+    def plan() -> UpkeepPlan[Any]:
         made = VERBS[verb](world)
         expected.append(made.expected)
         if len(expected) == 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from photon.join.deciding import Decisions
+from photon.join.deciding import JoinDecisions
 from photon.process.faults import FAULT_POINTS
 from tests.simulation import random_steps
 from tests.simulation.ahead_stories import SMALL_BATCHES
@@ -122,6 +122,6 @@ def test_no_history_of_records_of_one_id_joins_an_event_twice_or_loses_one(tmp_p
 def test_random_records_find_that_the_first_record_decides_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # A9
-    monkeypatch.setattr(Decisions, "undecided", the_leader_decides)
+    monkeypatch.setattr(JoinDecisions, "undecided", the_leader_decides)
     because = "an event has no row though a record of it has a primary"
     search(lambda seed: problem_of(tmp_path, seed), range(2, 20), because, "random records")

@@ -17,7 +17,7 @@ from photon.releases.copies import latest
 from photon.state.completeness.published import last_said
 from photon.state.losses import losses_of, open_losses, plan_acknowledgement
 from photon.state.view import StateView, view_state
-from photon.unmatched.deciding import Sight, due
+from photon.unmatched.deciding import UnmatchedSight, due
 from tests.simulation.world import NOON_US, World, assert_counts
 from tests.support.manual_clock import ManualClock
 from tests.support.without_privileges import reading_as_others_do
@@ -194,7 +194,7 @@ def test_no_primary_is_unmatched_while_a_click_on_it_may_be_in_a_file_that_is_no
     view, release = view_of(world), latest(lake)
     now_us = world.clock.now_us()
     unread = opened_logs(world.pipeline, "east", view, now_us).unread()
-    sight = Sight("east", 1, now_us, 0, release, last_said(lake), view.watermark_us, True, unread)
+    sight = UnmatchedSight("east", 1, now_us, 0, release, last_said(lake), view.watermark_us, True, unread)
     found = due(sight)
     assert found.up_to_us is None
     assert "b.jsonl.gz" in found.because

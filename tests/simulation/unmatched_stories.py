@@ -15,10 +15,10 @@ from photon.registry.id_registry import IdRegistry
 from photon.releases import copies
 from photon.releases.numbering import last_release
 from photon.releases.reading import ReleaseUnreadable
-from photon.releases.release import Verified
-from photon.state.unmatched import Progress, published
+from photon.releases.release import CleanVerification
+from photon.state.unmatched import UnmatchedProgress, published
 from photon.unmatched import run
-from photon.unmatched.found import Found, HeldBack
+from photon.unmatched.found import HeldBack, UnmatchedFound
 from photon.unmatched.run import find_unmatched
 from photon.upkeep.retire import plan_retire
 from tests.simulation.world import NOON_US, World
@@ -46,7 +46,9 @@ class UnmatchedWorld(World):
         for name in names:
             self.join(name)
 
-    def look(self, anew: bool = False, dry_run: bool = False, registry: IdRegistry | None = None) -> Found:
+    def look(
+        self, anew: bool = False, dry_run: bool = False, registry: IdRegistry | None = None
+    ) -> UnmatchedFound:
         """Look for unmatched primaries."""
         return find_unmatched(self.pipeline, registry or self.reader(), self.clock, anew, dry_run)
 
@@ -58,7 +60,7 @@ class UnmatchedWorld(World):
         """Their ids; one that is there twice is named twice."""
         return [row["primary_id"] for row in self.unmatched()]
 
-    def progress(self, datacenter: str = "east") -> Progress:
+    def progress(self, datacenter: str = "east") -> UnmatchedProgress:
         found = published(self.pipeline.datacenters[datacenter].lake)
         assert found is not None
         return found
@@ -289,4 +291,4 @@ def verified(world: UnmatchedWorld, datacenter: str) -> None:
     """Have a datacenter say that none of its events lacks a row: then it counts as complete again."""
     release = last_release(world.reader().view)
     assert release is not None
-    copies.note_verified(world.pipeline.datacenters[datacenter].lake, Verified(release.number))
+    copies.note_verified(world.pipeline.datacenters[datacenter].lake, CleanVerification(release.number))

@@ -23,7 +23,7 @@ from photon.storage.changes import ChangedFiles
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.tokens import Occurrence
 from photon.verification.classes import Evidence
-from photon.verification.kept import FOLDER, Kept, KeptFile, KeptRun
+from photon.verification.kept import FOLDER, KeptFile, KeptManifest, KeptRun
 from photon.verification.scope import TableSnapshot
 from photon.verification.since import Since
 from photon.verification.spool import Spool
@@ -86,7 +86,7 @@ class Stored:
         return {row[0] for row in frame.selectExpr("xxhash64(event)").collect()}
 
     def results(self) -> KeptResults:
-        kept = Kept("print", tuple(self.runs))
+        kept = KeptManifest("print", tuple(self.runs))
         scope: Any = SimpleNamespace(
             pipeline=self.pipeline,
             since={"east": Since(kept, self.trusted, self.changed, self.mended)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.ending import NO_LIMITS, ShiftLimits
-from photon.dispatcher.shift.run import Engine, Shift
+from photon.dispatcher.shift.run import Engine, JoinRun
 from photon.join.messages import BatchRunner
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
@@ -21,9 +21,9 @@ def shift_in_turn(
     callbacks: Callbacks | None = None,
     runner: Engine | BatchRunner | None = None,
     limits: ShiftLimits = NO_LIMITS,
-) -> Shift:
+) -> JoinRun:
     """The product's own shift; nothing runs beside its batches."""
-    return Shift(
+    return JoinRun(
         pipeline,
         datacenter,
         runner or LocalRunner(clock),

@@ -24,9 +24,9 @@ from photon.logs.source import hash_bytes
 from photon.pipeline.file import load_pipeline
 from photon.registry.entry import Claimant, Claims, Epoch, Hashes, Times
 from photon.registry.hashing import hashes_of, hashes_of_texts
-from photon.registry.lookups import Found, Hold, Lookups, ViewSnapshot
+from photon.registry.lookups import Hold, IdHolders, Lookups, ViewSnapshot
 from photon.registry.register import Generation, Members, Register
-from photon.registry.view import Places
+from photon.registry.view import RecordPlaces
 from photon.state.waiting.reasons import CODE_OF, REASONS
 from photon.state.waiting.retries import Retries
 from photon.state.waiting.segments import FOLDER, read_all_records, write_segment
@@ -74,7 +74,7 @@ class HeldIds:
         self._by_hash = {_key(hashes_of(pa.array([one]))[0]): one for one in self.holds}
         return self
 
-    def look_up(self, hashes: Hashes, times_us: Times) -> Found:
+    def look_up(self, hashes: Hashes, times_us: Times) -> IdHolders:
         self.asked += len(hashes)
         holders = list(dict.fromkeys(claimant for _, claimant in self.holds.values()))
         codes, by, files, offsets_bytes = (np.full(len(hashes), -1, np.int64) for _ in range(4))
@@ -88,7 +88,9 @@ class HeldIds:
             if event_id in self.places:
                 place = self.places[event_id]
                 files[row], offsets_bytes[row] = place.file_number, place.offset_bytes
-        return Found(codes.astype(np.int8), by.astype(np.int32), holders, Places(files, offsets_bytes))
+        return IdHolders(
+            codes.astype(np.int8), by.astype(np.int32), holders, RecordPlaces(files, offsets_bytes)
+        )
 
 
 def _key(hash_of_id: Hashes) -> tuple[int, int]:

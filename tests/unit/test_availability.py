@@ -13,9 +13,9 @@ from photon.verification.availability.budget import (
     MINUTE_US,
     NEVER_US,
     Budget,
-    Measured,
     Minute,
     MinuteCounts,
+    Moments,
     budget_of,
     measured,
     minutes_to_judge,
@@ -74,7 +74,7 @@ def counted(joinable: np.ndarray, readable: np.ndarray, within_us: int = 5 * SEC
     nobody = np.zeros(len(joinable), bool)
     counts = MinuteCounts(BEGIN_US, BEGIN_US + 3 * MINUTE_US, within_us)
     for row in range(len(joinable)):  # rows come in parts
-        counts.add(Measured(*(each[row : row + 1] for each in (joinable, readable, nobody, nobody))))
+        counts.add(Moments(*(each[row : row + 1] for each in (joinable, readable, nobody, nobody))))
     return counts.minutes()
 
 

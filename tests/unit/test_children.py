@@ -15,7 +15,7 @@ from photon.cli.children import (
     RESTARTS,
     RESTARTS_WITHIN_SECONDS,
     Children,
-    Ended,
+    EndedProcess,
     is_accident,
     pause_before_restart,
 )
@@ -87,14 +87,14 @@ def test_a_process_that_is_killed_is_started_again_and_says_so_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     children = Children({"east": python(DIES_ONCE, tmp_path / "died"), "west": python("print('here')")})
-    assert children.wait() == {"east": Ended(0, "joined\n"), "west": Ended(0, "here\n")}
+    assert children.wait() == {"east": EndedProcess(0, "joined\n"), "west": EndedProcess(0, "here\n")}
     assert capfd.readouterr().err == (
         "photon: datacenter east ended by SIGKILL: starting it again in 0.001 s\n"
     )
 
 
 def test_a_process_that_is_killed_again_and_again_stays_down(capfd: pytest.CaptureFixture[str]) -> None:
-    assert Children({"east": python(DIES)}).wait() == {"east": Ended(-signal.SIGKILL, "")}
+    assert Children({"east": python(DIES)}).wait() == {"east": EndedProcess(-signal.SIGKILL, "")}
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == RESTARTS + 1
     assert lines[-1] == (
@@ -119,7 +119,7 @@ def test_accidents_of_long_ago_are_not_among_those_that_are_told(
 
 
 def test_a_process_that_ends_for_a_reason_is_left_at_that(capfd: pytest.CaptureFixture[str]) -> None:
-    assert Children({"east": python("raise SystemExit(3)")}).wait() == {"east": Ended(3, "")}
+    assert Children({"east": python("raise SystemExit(3)")}).wait() == {"east": EndedProcess(3, "")}
     assert capfd.readouterr().err == "photon: datacenter east ended with status 3\n"
 
 
@@ -130,7 +130,9 @@ def test_a_process_that_died_at_the_fault_point_of_its_environment_goes_on_when_
     passes = (
         "from photon.process.faults import fault_point\nfor _ in range(3): fault_point('plan.before_store')\n"
     )
-    assert Children({"east": python(passes + "print('passed')")}).wait() == {"east": Ended(0, "passed\n")}
+    assert Children({"east": python(passes + "print('passed')")}).wait() == {
+        "east": EndedProcess(0, "passed\n")
+    }
     assert "ended by SIGKILL" in capfd.readouterr().err
     assert (tmp_path / "died").exists()
 
@@ -154,16 +156,16 @@ def test_a_signal_reaches_all_that_run(tmp_path: Path) -> None:
         children.pass_on(signal.SIGTERM)
 
     threading.Thread(target=ask, daemon=True).start()
-    assert children.wait() == {"east": Ended(0, ""), "west": Ended(0, "")}
+    assert children.wait() == {"east": EndedProcess(0, ""), "west": EndedProcess(0, "")}
 
 
 def test_a_signal_that_comes_before_a_child_listens_is_not_lost_and_does_not_end_it():
     children = Children({"east": python(LISTENS_LATE)})
     children.pass_on(signal.SIGINT)
-    assert children.wait() == {"east": Ended(0, "")}
+    assert children.wait() == {"east": EndedProcess(0, "")}
 
 
 @pytest.mark.parametrize("status", [NOT_MEANT, NOT_DONE])
 def test_what_a_process_printed_is_kept_though_its_join_lacks_something(status: int) -> None:
     told = python(f"print('counts'); raise SystemExit({status})")
-    assert Children({"east": told}).wait() == {"east": Ended(status, "counts\n")}
+    assert Children({"east": told}).wait() == {"east": EndedProcess(status, "counts\n")}

@@ -22,7 +22,7 @@ from photon.state.plan import Advance, Plan, PlanContent
 from photon.state.view import StateView, open_view, read_offsets, view_state
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, UNJOINABLE
 from photon.state.waiting.retries import Retries
-from photon.state.waiting.segments import RECORD_COLUMNS, SegmentInfo, write_segment
+from photon.state.waiting.segments import RECORD_COLUMNS, WaitingSegment, write_segment
 from photon.state.waiting.states import PAGE_ROWS
 from photon.state.waiting.waiting_list import WaitingList
 from photon.storage.tokens import Occurrence, PlanKey, new_id
@@ -39,7 +39,7 @@ def record(
     return {**kept, **times, "attempts": 2, "recorded": False, "key_hash": key_hash, "reason": reason}
 
 
-def segment(state: DispatcherState, *records: dict[str, object]) -> SegmentInfo:
+def segment(state: DispatcherState, *records: dict[str, object]) -> WaitingSegment:
     table = pa.Table.from_pylist(list(records), RECORD_COLUMNS)
     return write_segment(state.waiting.folder, new_id(), table)
 

@@ -119,7 +119,7 @@ def test_a_merge_has_the_live_events_of_all_its_sources_by_hash(tmp_path_factory
         infos = tuple(write(folder, f"s{number}", one) for number, one in enumerate(each))
         live = {number for number in range(len(parts)) if number not in dead}
         merged = compact(
-            folder, compaction.Compaction(infos, compaction.live_events(infos, live)), "merged"
+            folder, compaction.SegmentCompaction(infos, compaction.live_events(infos, live)), "merged"
         ).segment
     expected = rows_of(concat([one for number, one in enumerate(each) if number in live]))
     if merged is None:

@@ -12,10 +12,18 @@ import pytest
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.lease import FAILING_TRIES, NO_EXECUTOR, START_SECONDS, Lease, LeaseStatus
 from photon.dispatcher.shift.people import Decisions
-from photon.health.facts import Facts, Verified
+from photon.health.facts import Facts, PastVerification
 from photon.health.facts import look as look_at
 from photon.health.judge import PROMISES, WITHOUT_STATE, judge
-from photon.health.memory import FRESH_SECONDS, Memory, Told, WatcherNotes, as_text, from_text, memory_beside
+from photon.health.memory import (
+    FRESH_SECONDS,
+    Memory,
+    ToldVerdict,
+    WatcherNotes,
+    as_text,
+    from_text,
+    memory_beside,
+)
 from photon.health.verdict import Level, Verdict, level_of, passing, worst
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
@@ -434,8 +442,8 @@ def test_another_number_of_lost_bytes_is_told_though_the_words_are_the_same(pipe
     first, second = (
         verdicts(pipeline, facts(0, lost=Losses({1: lost})))["nothing_lost"] for lost in (2048, 4096)
     )
-    assert Told.after(None, first, NOW_US).is_news(second, NOW_US + 1, HOUR_US)
-    assert not Told.after(None, first, NOW_US).is_news(first, NOW_US + 1, HOUR_US)
+    assert ToldVerdict.after(None, first, NOW_US).is_news(second, NOW_US + 1, HOUR_US)
+    assert not ToldVerdict.after(None, first, NOW_US).is_news(first, NOW_US + 1, HOUR_US)
 
 
 def test_what_is_lost_is_an_error_until_somebody_does_something(pipeline: Pipeline) -> None:
@@ -485,8 +493,10 @@ def test_of_a_datacenter_on_hold_a_state_that_cannot_be_read_is_no_alarm(pipelin
     assert verdicts(pipeline, unreadable(0, decision="on hold"))["works"].level == "ok"
 
 
-def report(hours_ago: float, *violations: dict[str, Any]) -> Verified:
-    return Verified(NOW_US - round(hours_ago * 3_600 * MICROSECONDS), {"violations": list(violations)})
+def report(hours_ago: float, *violations: dict[str, Any]) -> PastVerification:
+    return PastVerification(
+        NOW_US - round(hours_ago * 3_600 * MICROSECONDS), {"violations": list(violations)}
+    )
 
 
 @pytest.mark.parametrize(("hours", "level"), [(2.9, "ok"), (3, "warn"), (24, "error")])
@@ -554,7 +564,7 @@ def watched(*looks: Facts) -> WatcherNotes:
     memory = Memory()
     for look in looks:
         memory = memory.after(look)
-    return WatcherNotes(looks[-1].now_us, memory, {"works": Told("warn", NOW_US)}, is_starting=True)
+    return WatcherNotes(looks[-1].now_us, memory, {"works": ToldVerdict("warn", NOW_US)}, is_starting=True)
 
 
 def test_the_only_datacenter_is_not_to_be_retired(pipeline: Pipeline) -> None:

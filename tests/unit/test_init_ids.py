@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from photon.profile.column_roles import Answers, Guess, guess
-from photon.profile.findings import Question
+from photon.profile.findings import OpenQuestion
 from photon.profile.sample import read_sample, where_of
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ def told(
     foreign: Sequence[Row],
     names: tuple[str, str] = ("a", "b"),
     **said: Any,
-) -> Guess | tuple[Question, ...]:
+) -> Guess | tuple[OpenQuestion, ...]:
     """Write two logs into files called `names`, and return what `init` finds out about them."""
     for name, rows in zip(names, (primary, foreign), strict=True):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -100,7 +100,7 @@ def test_logs_in_the_wrong_order_are_told(tmp_path: Path) -> None:
     assert "Both logs may be named in the wrong order" in question.why
 
 
-def asked(found: Guess | tuple[Question, ...]) -> tuple[Question, ...]:
+def asked(found: Guess | tuple[OpenQuestion, ...]) -> tuple[OpenQuestion, ...]:
     assert not isinstance(found, Guess), found
     return found
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from photon.profile.column_types import column_types
-from photon.profile.sample import Sample, read_sample, where_of
+from photon.profile.sample import SideSample, read_sample, where_of
 
 SAMPLE_BYTES = 2**17
 LINES = 20_000
@@ -28,7 +28,7 @@ def write_gzip(folder: Path, lines: bytes) -> Path:
     return folder / "b.jsonl.gz"
 
 
-def sampled(path: Path, sample_bytes: int = SAMPLE_BYTES) -> Sample:
+def sampled(path: Path, sample_bytes: int = SAMPLE_BYTES) -> SideSample:
     (path.parent / "a.jsonl").write_text('{"a": 1}\n')
     _, where = where_of(str(path.parent / "a.jsonl"), str(path))
     return read_sample("foreign", where, sample_bytes)

@@ -15,10 +15,10 @@ from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.tokens import Occurrence
 from photon.verification.kept import KeptFile
 from photon.verification.reading import NEIGHBOUR_BYTES, neighbours
-from photon.verification.since import Look, is_trusted, look_at, mended_since
+from photon.verification.since import FileLook, is_trusted, look_at, mended_since
 
 KEPT = KeptFile(end_bytes=100, since_run=1, size_bytes=120, changed_ns=5)
-AS_IT_WAS = Look(120, 5)
+AS_IT_WAS = FileLook(120, 5)
 
 
 def tracked(read_up_to: int = 100, compressed: bool = False) -> TrackedFile:
@@ -33,17 +33,17 @@ def tracked(read_up_to: int = 100, compressed: bool = False) -> TrackedFile:
     ("look", "file", "counts"),
     [
         (AS_IT_WAS, tracked(), True),
-        (Look(500, 9), tracked(300), True),  # grown
+        (FileLook(500, 9), tracked(300), True),  # grown
         (None, tracked(), False),  # gone
-        (Look(119, 9), tracked(), False),  # shorter
-        (Look(120, 9), tracked(), False),  # something was written into it
+        (FileLook(119, 9), tracked(), False),  # shorter
+        (FileLook(120, 9), tracked(), False),  # something was written into it
         (AS_IT_WAS, replace(tracked(), state="replaced"), False),
         (AS_IT_WAS, tracked(90), False),  # the state knows less than was kept
-        (Look(500, 9), tracked(compressed=True), False),  # another compressed file
+        (FileLook(500, 9), tracked(compressed=True), False),  # another compressed file
     ],
 )
 def test_results_of_a_log_count_while_it_is_as_it_was_or_grows(
-    look: Look | None, file: TrackedFile, counts: bool
+    look: FileLook | None, file: TrackedFile, counts: bool
 ) -> None:
     assert is_trusted(KEPT, file, look) is counts
 

@@ -13,7 +13,7 @@ from photon.state.lifecycle import (
     Attempts,
     Event,
     Life,
-    State,
+    PlanState,
     after,
     attempts_from_json,
     attempts_to_json,
@@ -34,7 +34,7 @@ def test_the_document_has_each_transition_and_no_other() -> None:
     table = ARCHITECTURE.read_text().partition("| state | what is done | what comes of it |")[2]
     rows = [line.split("|")[1:4] for line in table.split("\n\n")[0].splitlines() if line.startswith("| `")]
     documented = {
-        (State[state.strip(" `")], Event[event.strip()]): State[follows.strip()]
+        (PlanState[state.strip(" `")], Event[event.strip()]): PlanState[follows.strip()]
         for state, _, events in rows
         for event, follows in (one.strip(" `").split(" -> ") for one in events.split(","))
     }
@@ -42,33 +42,33 @@ def test_the_document_has_each_transition_and_no_other() -> None:
 
 
 def test_each_state_is_reached_from_the_first_and_leads_to_an_end() -> None:
-    reached = {State.READY}
+    reached = {PlanState.READY}
     while more := {to for (state, _), to in TRANSITIONS.items() if state in reached} - reached:
         reached |= more
-    doomed = {State.DOOMED}
-    assert reached | doomed == set(State)
-    assert {state for state, _ in TRANSITIONS} == set(State) - FINAL
+    doomed = {PlanState.DOOMED}
+    assert reached | doomed == set(PlanState)
+    assert {state for state, _ in TRANSITIONS} == set(PlanState) - FINAL
 
 
 def test_a_plan_whose_tasks_end_is_attempted_once() -> None:
     life = told(new_life(is_piece=False), Event.ENDED)
-    assert (life.state, life.attempts.begun) == (State.COMPLETED, 1)
+    assert (life.state, life.attempts.begun) == (PlanState.COMPLETED, 1)
 
 
 def test_a_plan_that_an_adapter_stops_at_every_start_has_lost_no_attempt() -> None:
     life = new_life(is_piece=False)
     for _ in range(10):
         life = told(life, Event.ADAPTER_FAILED)
-        assert (life.state, life.attempts.died, life.attempts.under_way) == (State.HALTED, 0, False)
+        assert (life.state, life.attempts.died, life.attempts.under_way) == (PlanState.HALTED, 0, False)
         life = told(found_open(life.attempts, is_piece=False, died=True), Event.NOT_COMMITTED)
-    assert life.state is State.READY
+    assert life.state is PlanState.READY
 
 
 def test_attempts_that_wait_for_registry_or_lake_are_none() -> None:
     life = new_life(is_piece=False)
     for _ in range(100):
         life = told(life, Event.UNAVAILABLE, Event.WAITED, Event.NOT_COMMITTED)
-    assert life.state is State.READY
+    assert life.state is PlanState.READY
     assert (life.attempts.begun, life.attempts.died, life.attempts.timed_out) == (101, 0, 0)
 
 
@@ -89,30 +89,30 @@ def test_a_plan_is_abandoned_after_three_attempts_that_did_not_return(lose) -> N
     life = new_life(is_piece=False)
     for one in lose[:2]:
         life = one(life)
-        assert life.state is State.READY
+        assert life.state is PlanState.READY
     life = lose[2](life)
-    assert life.state is State.DOOMED
+    assert life.state is PlanState.DOOMED
     assert "attempts that did not return: 3" in (life.doom or "")
 
 
 def test_a_piece_of_an_abandoned_plan_may_time_out_once_and_die_twice() -> None:
     piece = new_life(is_piece=True)
-    assert time_out(piece).state is State.DOOMED
-    assert die(piece).state is State.READY
-    assert die(die(piece)).state is State.DOOMED
+    assert time_out(piece).state is PlanState.DOOMED
+    assert die(piece).state is PlanState.READY
+    assert die(die(piece)).state is PlanState.DOOMED
 
 
 def test_what_fails_is_abandoned_at_once_and_stays_so_while_the_lake_is_away() -> None:
     life = told(new_life(is_piece=False), Event.FAILED)
-    assert (life.state, life.doom) == (State.DOOMED, "the reason")
+    assert (life.state, life.doom) == (PlanState.DOOMED, "the reason")
     again = told(life, Event.UNAVAILABLE, Event.WAITED, Event.NOT_COMMITTED)
-    assert (again.state, again.doom) == (State.DOOMED, "the reason")
+    assert (again.state, again.doom) == (PlanState.DOOMED, "the reason")
     assert again.attempts == life.attempts
 
 
 def test_a_plan_that_was_committed_is_read_back_however_often_it_was_attempted() -> None:
     attempts = Attempts(begun=9, under_way=True, died=8)
-    assert told(found_open(attempts, False, died=True), Event.HAS_COMMITTED).state is State.COMMITTED
+    assert told(found_open(attempts, False, died=True), Event.HAS_COMMITTED).state is PlanState.COMMITTED
 
 
 def test_a_plan_that_its_own_process_finds_open_has_not_died() -> None:
@@ -121,12 +121,12 @@ def test_a_plan_that_its_own_process_finds_open_has_not_died() -> None:
 
 def test_a_stop_leaves_the_plan_open_and_its_attempt_counts_for_nothing() -> None:
     life = told(new_life(is_piece=False), Event.UNAVAILABLE, Event.STOPPED)
-    assert life.state is State.LEFT_OPEN
+    assert life.state is PlanState.LEFT_OPEN
     assert found_open(life.attempts, False, died=True).attempts.died == 0
 
 
 def test_a_batch_of_another_plan_ends_the_process() -> None:
-    assert told(found_open(Attempts(), False, True), Event.BY_ANOTHER).state is State.SUPERSEDED
+    assert told(found_open(Attempts(), False, True), Event.BY_ANOTHER).state is PlanState.SUPERSEDED
 
 
 def test_attempts_read_back_as_they_were_stored() -> None:

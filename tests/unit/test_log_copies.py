@@ -17,7 +17,7 @@ from photon.verification.log_copies.comparing import compare_copies
 from photon.verification.log_copies.lacks import (
     COMPARED_DAYS,
     HOUR_US,
-    Copy,
+    CopyKnowledge,
     FileDigest,
     Hour,
     Lack,
@@ -25,7 +25,7 @@ from photon.verification.log_copies.lacks import (
     short_copy,
     suspicions,
 )
-from photon.verification.log_copies.tasks import Part, digest_parts, digests_of, ids_of_parts
+from photon.verification.log_copies.tasks import FilePart, digest_parts, digests_of, ids_of_parts
 from photon.verification.report import DatacenterReport, Finding, VerificationReport
 from tests.simulation.world import NOON_US, World
 from tests.support.shares import a_share
@@ -41,11 +41,11 @@ def digest(*ids: str, hour: int = 0, file: int = 1) -> FileDigest:
     return FileDigest("foreign", file, AT_US + hour * HOUR_US, len(ids), low, high, 0, 90)
 
 
-def copy(name: str, *digests: FileDigest, until_us: int = LATER_US, unknown_us: int = 0) -> Copy:
-    return Copy(name, until_us, digests=digests, unknown_until_us={"foreign": unknown_us})
+def copy(name: str, *digests: FileDigest, until_us: int = LATER_US, unknown_us: int = 0) -> CopyKnowledge:
+    return CopyKnowledge(name, until_us, digests=digests, unknown_until_us={"foreign": unknown_us})
 
 
-def suspected(*copies: Copy, now_us: int = LATER_US) -> list[tuple[int, tuple[str, ...]]]:
+def suspected(*copies: CopyKnowledge, now_us: int = LATER_US) -> list[tuple[int, tuple[str, ...]]]:
     """The hours that are suspected, counted from the first, each with the datacenters."""
     found = suspicions(copies, QUARTER_US, now_us)
     return [((each.hour[1] - AT_US) // HOUR_US, each.datacenters) for each in found]
@@ -141,7 +141,7 @@ class PlainReading:
     def __init__(self, world: World) -> None:
         self.world, self.bytes = world, 0
 
-    def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
+    def digests(self, parts: Sequence[FilePart]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
         self.bytes += sum(part.stretch.length_bytes for part in parts)
         return digests_of(
             row for part in digest_parts(parts, self.world.pipeline) for row in part.to_pylist()
@@ -149,7 +149,7 @@ class PlainReading:
 
     def lacks(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[FilePart],
         expected: Mapping[Hour, Collection[str]],
         paths: Mapping[tuple[str, int], str],
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
@@ -206,7 +206,7 @@ def test_two_comparisons_at_once_count_an_event_once(world: World, monkeypatch: 
     module = "photon.verification.log_copies.comparing._stored_copy"
     for later_us in (0, 1):  # neither knows what the other one keeps of east
         with monkeypatch.context() as patched:
-            patched.setattr(module, lambda pipeline, name, *_: Copy(name))
+            patched.setattr(module, lambda pipeline, name, *_: CopyKnowledge(name))
             now_us = world.clock.now_us() + later_us
             compare_copies(world.pipeline, ["east"], PlainReading(world), now_us, keep=True)
     read_bytes(world)  # compares west too: were east's events counted twice, an hour would differ
@@ -216,19 +216,19 @@ def test_a_log_that_is_gone_before_it_was_digested_leaves_its_time_unknown(world
     (tracked,) = read_offsets(world.state("west")).of("foreign")
     (world.folder / "logs/west/clicks/a.jsonl").unlink()
     stretch = Stretch(tracked, 0, tracked.offset_bytes)
-    (lost,) = digest_parts([Part("west", stretch)], world.pipeline)
+    (lost,) = digest_parts([FilePart("west", stretch)], world.pipeline)
     assert lost.to_pylist()[0]["lost"]
-    (no_ids,) = ids_of_parts([Part("west", stretch, (AT_US,))], world.pipeline)
+    (no_ids,) = ids_of_parts([FilePart("west", stretch, (AT_US,))], world.pipeline)
     assert no_ids.to_pylist()[0]["lost"]
     read_bytes(world)  # east has events that west's digests lack, and that is no finding
 
 
 def test_only_the_wanted_hours_of_a_part_are_read(world: World) -> None:
     (tracked,) = read_offsets(world.state("east")).of("foreign")
-    part = Part("east", Stretch(tracked, 0, tracked.offset_bytes))
+    part = FilePart("east", Stretch(tracked, 0, tracked.offset_bytes))
     hour: Hour = ("foreign", AT_US)
     for hours, expected in (((hour[1],), ["c"]), ((hour[1] + HOUR_US,), [])):
-        wanted = Part("east", part.stretch, hours)
+        wanted = FilePart("east", part.stretch, hours)
         found = [row for batch in ids_of_parts([wanted], world.pipeline) for row in batch.to_pylist()]
         assert [row["event"] for row in found] == expected
 

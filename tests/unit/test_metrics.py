@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from photon.dispatcher.shift.measured import Measured
+from photon.dispatcher.shift.measured import ShiftMeasures
 from photon.dispatcher.shift.people import Decisions
-from photon.health.facts import Verified
+from photon.health.facts import PastVerification
 from photon.health.metrics.families import budget_families, families
 from photon.health.metrics.serving import PipelineCollector, page_of, serving
 from photon.health.metrics.shift_families import shift_families
@@ -29,7 +29,7 @@ from photon.registry.errors import RegistryMismatch
 from photon.state.completeness.estimate import Completeness
 from photon.state.losses import Losses
 from photon.state.outcomes import Counts
-from photon.state.unmatched import Progress
+from photon.state.unmatched import UnmatchedProgress
 from photon.storage.delta import LakeUnavailable
 from photon.verification.availability.budget import Budget
 from tests.simulation.world import World
@@ -37,7 +37,7 @@ from tests.support.commands import photon
 from tests.unit.test_headline import NOW_US, ON_HOLD, status
 
 SAID = Completeness("e", 1, 0, 5 * MICROSECONDS, 5 * MICROSECONDS, 5 * MICROSECONDS, 0.999, 0, 100, 3)
-UNMATCHED = UnmatchedSeen(Progress("east", 1, 1, "p", 7 * MICROSECONDS, None, 1, 0))
+UNMATCHED = UnmatchedSeen(UnmatchedProgress("east", 1, 1, "p", 7 * MICROSECONDS, None, 1, 0))
 JOINED = Counts(classes={"joined": 9})  # type: ignore[arg-type]
 MAYBE = Losses({1: 60}, may_be_lost={1: 60, 4: 0})
 Samples = dict[tuple[str, ...], float]  # keys: the metric's name and the values of its labels
@@ -128,7 +128,9 @@ def test_whoever_asks_the_server_gets_the_numbers_of_then(pipeline: Pipeline) ->
 
 def test_what_a_verification_found_is_told_by_its_kinds() -> None:
     noted = [{"kind": "ambiguous", "count": 2}]
-    broken = Verified(5 * MICROSECONDS, {"violations": [{"kind": "missing", "count": 3}], "findings": noted})
+    broken = PastVerification(
+        5 * MICROSECONDS, {"violations": [{"kind": "missing", "count": 3}], "findings": noted}
+    )
     found = of(status(facts={"verified": broken}))
     assert found["photon_verified_timestamp_seconds", "east"] == 5
     assert found["photon_verified_cases", "east", "missing"] == 3
@@ -207,7 +209,7 @@ def test_the_metrics_that_the_operations_guide_names_are_there_with_their_labels
     page = (Path(__file__).parents[2] / "docs/operations/watching.md").read_text()
     (section,) = re.findall(r"^## Metrics\n(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
     named = set(re.findall(r"`(photon_\w+(?:\{[\w,]+\})?)`", section))
-    measured = Measured("e", NOW_US, Measures())
+    measured = ShiftMeasures("e", NOW_US, Measures())
     every = [
         *families({"east": status()}),
         *budget_families({}),

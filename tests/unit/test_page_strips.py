@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from photon.page.strips import Mark, Point, State, strip, waits
+from photon.page.strips import Point, State, StripMark, strip, waits
 from photon.process.clock import MICROSECONDS
 
 HOUR = 3_600
@@ -36,7 +36,7 @@ def told(
     *points: Point, marks: tuple[tuple[float, str], ...] = (), now: State = "live", until: float = HOUR
 ) -> list[tuple[float, float, str]]:
     """The strip of an hour, in seconds."""
-    happened = [Mark(us(at), kind) for at, kind in marks]
+    happened = [StripMark(us(at), kind) for at, kind in marks]
     found = strip(points, happened, now, 0, us(until))
     return [(one.from_us / MICROSECONDS, one.until_us / MICROSECONDS, one.state) for one in found]
 

@@ -6,24 +6,24 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from assets.run_history import EndedRun, Kind, prunable
+from assets.run_history import EndedRun, RunKind, prunable
 
-SHIFT = Kind("shift", frozenset(), "SUCCESS")
+SHIFT = RunKind("shift", frozenset(), "SUCCESS")
 KINDS = [
     SHIFT,
-    Kind("shift", frozenset(), "FAILURE"),
-    Kind("verification", frozenset(), "SUCCESS"),
-    Kind("__ASSET_JOB", frozenset({"clicks/joined_events"}), "SUCCESS"),
-    Kind("__ASSET_JOB", frozenset({"clicks/verification_report"}), "SUCCESS"),
+    RunKind("shift", frozenset(), "FAILURE"),
+    RunKind("verification", frozenset(), "SUCCESS"),
+    RunKind("__ASSET_JOB", frozenset({"clicks/joined_events"}), "SUCCESS"),
+    RunKind("__ASSET_JOB", frozenset({"clicks/verification_report"}), "SUCCESS"),
 ]
 BEFORE_US = 2_000
 
 
-def run(run_id: str, ended_us: int = 1_000, kind: Kind = SHIFT) -> EndedRun:
+def run(run_id: str, ended_us: int = 1_000, kind: RunKind = SHIFT) -> EndedRun:
     return EndedRun(run_id, kind, ended_us)
 
 
-PRUNED: dict[str, tuple[Sequence[EndedRun], Collection[Kind], Sequence[str]]] = {
+PRUNED: dict[str, tuple[Sequence[EndedRun], Collection[RunKind], Sequence[str]]] = {
     "only the newest stays": ([run("b", 11), run("newest", 12), run("a", 10)], [], ["a", "b"]),
     "the newest goes too where there is a newer one": ([run("a"), run("b")], [SHIFT], ["a", "b"]),
     "a run that ended lately stays": ([run("a", BEFORE_US)], [SHIFT], []),
@@ -37,7 +37,7 @@ PRUNED: dict[str, tuple[Sequence[EndedRun], Collection[Kind], Sequence[str]]] = 
 
 @pytest.mark.parametrize(("runs", "outlived", "pruned"), PRUNED.values(), ids=PRUNED.keys())
 def test_runs_that_ended_long_ago_go_but_the_newest_of_each_kind(
-    runs: Sequence[EndedRun], outlived: Collection[Kind], pruned: Sequence[str]
+    runs: Sequence[EndedRun], outlived: Collection[RunKind], pruned: Sequence[str]
 ) -> None:
     assert prunable(runs, BEFORE_US, outlived) == pruned
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from photon.process.measures import Measures
 from photon.registry.stores.copies import NoReply
-from photon.registry.stores.health import Health
+from photon.registry.stores.health import EndpointsHealth
 from tests.support.manual_clock import ManualClock
 
 
 def measured(answer: object) -> Measures:
-    health = Health(1, ManualClock())
+    health = EndpointsHealth(1, ManualClock())
     health.measure(0, answer, 0.1)
     return health.meter.take()
 
 
 def test_every_endpoint_has_its_own_requests() -> None:
-    health = Health(2, ManualClock())
+    health = EndpointsHealth(2, ManualClock())
     health.measure(0, "ok", 0.1)
     health.measure(1, NoReply("gone", "unreachable"), 0.1)
     measures = health.meter.take()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from photon.registry.stores.copies import NoReply
-from photon.registry.stores.health import SAID_AFTER_SECONDS, Health
+from photon.registry.stores.health import SAID_AFTER_SECONDS, EndpointsHealth
 from tests.support.manual_clock import ManualClock
 
 GONE, BUSY = NoReply("timed out", "unreachable"), NoReply("slow down", "throttled")
@@ -17,7 +17,7 @@ DENIED = NoReply("not you", "denied")
 
 def test_an_endpoint_that_did_not_answer_is_left_alone_until_a_probe_is_answered() -> None:
     clock = ManualClock()
-    health = Health(3, clock)
+    health = EndpointsHealth(3, clock)
     health.news_of(1, GONE)
     assert [health.lets_pass(slot) for slot in range(3)] == [True, False, True]
     assert not health.take_probe(1)
@@ -28,14 +28,14 @@ def test_an_endpoint_that_did_not_answer_is_left_alone_until_a_probe_is_answered
 
 
 def test_an_endpoint_that_throttles_is_not_left_alone() -> None:
-    health = Health(3, ManualClock())
+    health = EndpointsHealth(3, ManualClock())
     health.news_of(1, BUSY)
     assert health.lets_pass(1)
 
 
 def test_an_endpoint_that_denies_is_left_alone_and_that_is_said_once_an_hour() -> None:
     clock = ManualClock()
-    health = Health(3, clock)
+    health = EndpointsHealth(3, clock)
     heard = [health.news_of(1, DENIED, is_write=True)]
     assert not health.lets_pass(1)
     for _ in range(60):  # a probe may read, and a write is denied again
@@ -48,7 +48,7 @@ def test_an_endpoint_that_denies_is_left_alone_and_that_is_said_once_an_hour() -
 
 
 def test_an_endpoint_that_denied_a_write_is_back_once_it_answers_one_and_may_deny_at_once_again() -> None:
-    health = Health(3, ManualClock())
+    health = EndpointsHealth(3, ManualClock())
     heard = [
         health.news_of(1, reply, is_write)
         for reply, is_write in [(DENIED, True), ("read", False), ("written", True), (DENIED, True)]
@@ -57,7 +57,7 @@ def test_an_endpoint_that_denied_a_write_is_back_once_it_answers_one_and_may_den
 
 
 def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
-    health = Health(3, ManualClock())
+    health = EndpointsHealth(3, ManualClock())
     assert [health.news_of(1, reply) for reply in (GONE, DENIED, GONE, DENIED, "an answer")] == [
         "missed",
         "denies",
@@ -67,7 +67,9 @@ def test_a_silent_endpoint_that_answers_with_a_denial_is_said_to_deny() -> None:
     ]
 
 
-def heard_each_second(health: Health, clock: ManualClock, replies: Sequence[object]) -> list[str | None]:
+def heard_each_second(
+    health: EndpointsHealth, clock: ManualClock, replies: Sequence[object]
+) -> list[str | None]:
     """Give one reply of an endpoint each second, and return what is said about each."""
     heard: list[str | None] = []
     for reply in replies:
@@ -79,7 +81,7 @@ def heard_each_second(health: Health, clock: ManualClock, replies: Sequence[obje
 def test_a_silence_that_lasts_is_said_once_and_so_is_its_end() -> None:
     clock = ManualClock()
     seconds = round(SAID_AFTER_SECONDS)
-    heard = heard_each_second(Health(3, clock), clock, [*[GONE] * 60, "an answer", "an answer"])
+    heard = heard_each_second(EndpointsHealth(3, clock), clock, [*[GONE] * 60, "an answer", "an answer"])
     expected = ["missed", *[None] * (seconds - 1), "is_silent", *[None] * (59 - seconds), "is_back", None]
     assert heard == expected
 
@@ -88,7 +90,7 @@ def test_an_endpoint_that_answers_with_errors_only_is_left_alone_after_a_while_a
     None
 ):
     clock = ManualClock()
-    health = Health(3, clock)
+    health = EndpointsHealth(3, clock)
     seconds = round(SAID_AFTER_SECONDS)
     heard = heard_each_second(health, clock, [ERROR] * seconds)
     assert (heard, health.lets_pass(1)) == ([None] * seconds, True)
@@ -100,19 +102,19 @@ def test_an_endpoint_that_answers_with_errors_only_is_left_alone_after_a_while_a
 
 def test_errors_among_answers_do_not_make_an_endpoint_one_that_fails() -> None:
     clock = ManualClock()
-    heard = heard_each_second(Health(3, clock), clock, [*[ERROR] * 5, "an answer"] * 10)
+    heard = heard_each_second(EndpointsHealth(3, clock), clock, [*[ERROR] * 5, "an answer"] * 10)
     assert {news for news in heard if news} == set()
 
 
 def test_a_busy_endpoint_that_misses_some_requests_is_never_said_to_be_silent() -> None:
     clock = ManualClock()
     hiccup = [*[GONE] * round(SAID_AFTER_SECONDS), "an answer"]
-    heard = heard_each_second(Health(3, clock), clock, hiccup * 10)
+    heard = heard_each_second(EndpointsHealth(3, clock), clock, hiccup * 10)
     assert {news for news in heard if news} == {"missed", "goes_on"}
 
 
 def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
-    health = Health(3, ManualClock())
+    health = EndpointsHealth(3, ManualClock())
     not_asked = NoReply("spared", "not_asked")
     health.news_of(1, not_asked)
     assert health.lets_pass(1)
@@ -123,7 +125,7 @@ def test_what_was_not_asked_says_nothing_of_an_endpoint() -> None:
 
 @pytest.mark.parametrize(("n", "down"), [(1, 1), (3, 2), (5, 3)])
 def test_without_a_majority_all_are_asked(n: int, down: int) -> None:
-    health = Health(n, ManualClock())
+    health = EndpointsHealth(n, ManualClock())
     for slot in range(down):
         health.news_of(slot, GONE)
     assert all(health.lets_pass(slot) for slot in range(n))

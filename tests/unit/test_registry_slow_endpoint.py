@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from photon.registry.stores.health import LEAST_LOOKED_AT, LOOKED_AT, Health, slow_of
+from photon.registry.stores.health import LEAST_LOOKED_AT, LOOKED_AT, EndpointsHealth, slow_of
 from tests.support.manual_clock import ManualClock
 
 
@@ -25,7 +25,7 @@ def test_slow_is_who_takes_much_longer_than_a_majority(usual: dict[int, float], 
 
 
 def test_an_endpoint_that_is_late_again_and_again_is_slow_until_it_is_in_time_again() -> None:
-    health = Health(3, ManualClock())
+    health = EndpointsHealth(3, ManualClock())
     slow = []
     for seconds in (0.01, 0.9, 0.01, 0.9, 0.9, *[0.01] * LOOKED_AT):
         for slot in range(3):
@@ -36,7 +36,7 @@ def test_an_endpoint_that_is_late_again_and_again_is_slow_until_it_is_in_time_ag
 
 
 def test_one_late_answer_is_chance() -> None:
-    health = Health(3, ManualClock())
+    health = EndpointsHealth(3, ManualClock())
     for seconds in (0.01, 0.01, 5.0, 0.01):
         for slot in range(3):
             health.took(slot, seconds if slot == 2 else 0.01)
@@ -44,7 +44,7 @@ def test_one_late_answer_is_chance() -> None:
 
 
 def test_a_store_that_takes_the_place_of_a_slow_one_is_not_slow() -> None:
-    health = Health(3, ManualClock())
+    health = EndpointsHealth(3, ManualClock())
     for _ in range(LEAST_LOOKED_AT):
         assert health.slow == frozenset()  # a new connection takes longer
         for slot in range(3):

@@ -12,8 +12,8 @@ from orchestration.shift_decision import (
     LEAD_SECONDS,
     QUICK_SECONDS,
     RUN_END_SECONDS,
+    ActiveRun,
     PastRun,
-    Run,
     Snapshot,
     decide,
 )
@@ -55,8 +55,8 @@ def left(of: Lease | None = None, successor: int | None = None) -> LeaseStatus:
 
 def run(
     run_id: str = RUN, status: DagsterRunStatus = DagsterRunStatus.STARTED, since_s_ago: float = 600
-) -> Run:
-    return Run(run_id, status, ago_us(since_s_ago))
+) -> ActiveRun:
+    return ActiveRun(run_id, status, ago_us(since_s_ago))
 
 
 def joined(s_ago: float) -> Growth:
@@ -70,7 +70,7 @@ def failed(seconds: float, ended_s_ago: float) -> PastRun:
 
 def found(
     status: LeaseStatus,
-    *runs: Run,
+    *runs: ActiveRun,
     growth: Growth = LOGS,
     past: tuple[PastRun, ...] = (),
     ours: bool = True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.stage_progress import Stages, StageWatch, reporting_stages
+from jobs.stage_progress import RunningStages, StageWatch, reporting_stages
 
 
 def watched(*looks: tuple[set[int], int, int, float]) -> list[str]:
@@ -14,7 +14,7 @@ def watched(*looks: tuple[set[int], int, int, float]) -> list[str]:
     watch = StageWatch(said.append)
     watch.step("reading logs")
     for ids, done, total, seconds in looks:
-        watch.see(Stages(frozenset(ids), done, total), seconds)
+        watch.see(RunningStages(frozenset(ids), done, total), seconds)
     return said
 
 

@@ -21,7 +21,7 @@ from photon.tracing.report import (
     LogRecord,
     RegistryAnswer,
     Trace,
-    WaitingRecord,
+    TracedWait,
 )
 from photon.tracing.table_rows import missing_table
 from photon.upkeep.backfill.messages import Gone
@@ -316,7 +316,7 @@ def story(one: DatacenterTrace, holder_state: HolderState = "", is_joined: bool 
 
 
 def waiting(reason: str, status: str = "open") -> DatacenterTrace:
-    return DatacenterTrace(waiting=[WaitingRecord("1:0", reason, status, 1, 0, 0)])
+    return DatacenterTrace(waiting=[TracedWait("1:0", reason, status, 1, 0, 0)])
 
 
 def letter(event_id: str | None) -> DatacenterTrace:

@@ -12,12 +12,12 @@ from photon.event_store.segments import Places
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.releases.release import Part, Place, Release, SetBack, Statement
 from photon.state.completeness.estimate import Completeness
-from photon.state.unmatched import Progress
+from photon.state.unmatched import UnmatchedProgress
 from photon.unmatched.deciding import (
     FULL_PASS_EVERY_US,
     HOUR_US,
-    Sight,
-    Window,
+    Selection,
+    UnmatchedSight,
     capped,
     due,
     next_run,
@@ -31,8 +31,8 @@ NOW = 1_000 * HOUR_US
 SAID = Completeness("3", 7, NOW, NOW, NOW, NOW, 0.999, 0, 0, 0)
 PART = Part(Place(3, 7), "table", 10, 1, statement=Statement(NOW, NOW))
 RELEASE = Release(12, NOW, "east", {"east": PART})
-SIGHT = Sight("east", 3, NOW, 24 * HOUR_US, RELEASE, SAID, NOW, has_all_rows=True)
-BEFORE = Progress("east", 3, 5, "p", 900 * HOUR_US, None, 11, NOW - HOUR_US, {1: 100})
+SIGHT = UnmatchedSight("east", 3, NOW, 24 * HOUR_US, RELEASE, SAID, NOW, has_all_rows=True)
+BEFORE = UnmatchedProgress("east", 3, 5, "p", 900 * HOUR_US, None, 11, NOW - HOUR_US, {1: 100})
 EARLIER = NOW - 10 * HOUR_US
 
 
@@ -59,7 +59,7 @@ def released(**more: Any) -> Release:
         ),
     ],
 )
-def test_a_primary_is_due_once_all_that_may_name_it_was_read(sight: Sight, because: str) -> None:
+def test_a_primary_is_due_once_all_that_may_name_it_was_read(sight: UnmatchedSight, because: str) -> None:
     assert due(SIGHT).up_to_us == NOW - 24 * HOUR_US
     assert due(sight).up_to_us == EARLIER - 24 * HOUR_US
     assert because in due(sight).because
@@ -76,7 +76,7 @@ def test_a_primary_is_due_once_all_that_may_name_it_was_read(sight: Sight, becau
         replace(SIGHT, watermark_us=None),
     ],
 )
-def test_none_is_due_before_the_owner_has_said_something_in_its_newest_epoch(sight: Sight) -> None:
+def test_none_is_due_before_the_owner_has_said_something_in_its_newest_epoch(sight: UnmatchedSight) -> None:
     assert due(sight).up_to_us is None
     assert due(sight).because
 
@@ -96,7 +96,7 @@ def test_where_logs_were_called_complete_the_clock_alone_counts() -> None:
 
 
 def test_a_run_looks_at_all_where_what_was_left_does_not_fit() -> None:
-    def why(before: Progress | None = BEFORE, **known: Any) -> str:
+    def why(before: UnmatchedProgress | None = BEFORE, **known: Any) -> str:
         found = {"epoch": 3, "version": 5, "now_us": NOW, "rows_left_with": 11, "anew": False, **known}
         return why_all(before, **found)
 
@@ -123,7 +123,7 @@ def places(*events: tuple[int, int, int]) -> Places:
     )
 
 
-WINDOW = Window(950 * HOUR_US, 900 * HOUR_US, None, {1: 100}, frozenset({1, 2}), frozenset({2}), NOW)
+WINDOW = Selection(950 * HOUR_US, 900 * HOUR_US, None, {1: 100}, frozenset({1, 2}), frozenset({2}), NOW)
 
 
 def test_candidates_are_later_than_the_last_run_or_lie_behind_its_positions() -> None:

@@ -4,10 +4,12 @@ import pytest
 
 from photon.pipeline.sections import UNMATCHED_COLUMNS
 from photon.process.errors import FormatTooNew
-from photon.state.unmatched import DOCUMENT, Progress, publish, published
+from photon.state.unmatched import DOCUMENT, UnmatchedProgress, publish, published
 from photon.storage.columns import TABLE_COLUMNS
 
-DONE = Progress("east", 3, 7, "a1", 7_200_000_000, None, 12, 5, {1: 400, 2: 0}, {"unmatched": 3}, "hold")
+DONE = UnmatchedProgress(
+    "east", 3, 7, "a1", 7_200_000_000, None, 12, 5, {1: 400, 2: 0}, {"unmatched": 3}, "hold"
+)
 
 
 def test_what_a_run_leaves_is_read_as_it_was_left(tmp_path):

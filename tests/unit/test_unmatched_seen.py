@@ -11,7 +11,7 @@ from photon.health.unmatched import UnmatchedSeen, look_at_unmatched, looked_for
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Unmatched
 from photon.releases.release import Part, Place, Release
-from photon.state.unmatched import Progress, publish
+from photon.state.unmatched import UnmatchedProgress, publish
 from photon.state.view import StateView
 
 
@@ -23,7 +23,7 @@ def test_while_nobody_can_say_who_writes_unmatched_primaries_no_primary_file_goe
     def looked(owner: str, seen: UnmatchedSeen | None = None) -> LookedForUnmatched | None:
         return looked_for_unmatched(there, Decisions(unmatched_owner=owner), release, seen, "5")
 
-    last = Progress("east", 5, 1, "p", 90, None, 1, 0, {1: 100})
+    last = UnmatchedProgress("east", 5, 1, "p", 90, None, 1, 0, {1: 100})
     assert looked_for_unmatched(pipeline, Decisions(), release, None, "5") is None
     assert looked("") == LookedForUnmatched()
     assert looked("west") == LookedForUnmatched()  # a new owner has not looked yet
@@ -47,7 +47,7 @@ def test_the_owner_says_how_far_unmatched_primaries_are_written(tmp_path: Path, 
     assert look_at_unmatched(pipeline, "east", east, StateView(), 0) is None
     assert look_at_unmatched(there, "west", east, StateView(), 0) is None
     assert told() == "unmatched primaries are written up to no event time yet"
-    publish(lake, Progress("east", 5, 1, "p", 0, None, 1, 0, held_back="east waits"))
+    publish(lake, UnmatchedProgress("east", 5, 1, "p", 0, None, 1, 0, held_back="east waits"))
     assert (
         told() == "unmatched primaries are written up to 1970-01-01 00:00:00 UTC; no more for now: east waits"
     )

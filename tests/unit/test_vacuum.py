@@ -14,7 +14,7 @@ from photon.storage.delta import LOG_FOLDER
 from photon.storage.table_log import checkpoint, clean
 from photon.storage.tables import OutputTable
 from photon.storage.tokens import PlanKey
-from photon.storage.vacuum import Kept, vacuum
+from photon.storage.vacuum import KeptFiles, vacuum
 from tests.unit.compacted_table import (
     BATCHES,
     WEEK_SECONDS,
@@ -75,9 +75,9 @@ def test_commits_stay_until_a_release_has_looked_for_those_of_others(table: Outp
     checkpoint(table.folder)
     clean(table.folder, now_us() + 1_000_000)
     later_us = now_us() + 8 * DAY_US
-    assert vacuum(table, None, False, later_us, Kept(looked=1)) == 0
+    assert vacuum(table, None, False, later_us, KeptFiles(looked=1)) == 0
     assert ArchivedLog(table.folder).bundles() != []
-    assert vacuum(table, None, False, later_us, Kept(looked=last)) == BATCHES - 1
+    assert vacuum(table, None, False, later_us, KeptFiles(looked=last)) == BATCHES - 1
 
 
 def test_a_file_stays_that_is_in_the_table_again(table: OutputTable) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from photon.registry.entry import Claimant, Epoch
-from photon.registry.holds import Run
+from photon.registry.holds import HashRun
 from photon.registry.lookups import Hold
 from photon.registry.segments import SUFFIX
 from photon.storage.delta import LakeUnavailable
@@ -56,7 +56,7 @@ def test_a_long_run_is_not_sent_itself_and_its_file_goes_at_the_end(
 ) -> None:
     own = spool(world, monkeypatch, 100, in_lakes=True)
     view = own.with_runs_in_files(world.reader().snapshot(NO_PLAN), "east")
-    assert sum(len(run) for runs in view.runs.values() for run in runs if isinstance(run, Run)) < 100
+    assert sum(len(run) for runs in view.runs.values() for run in runs if isinstance(run, HashRun)) < 100
     lake = world.pipeline.datacenters["east"].lake
     assert isinstance(lake, Path)
     assert list(lake.glob(f"**/*{SUFFIX}"))

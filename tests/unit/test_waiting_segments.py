@@ -26,7 +26,7 @@ from photon.state.waiting.segments import (
     write_index,
     write_segment,
 )
-from photon.state.waiting.states import PAGE_ROWS, State
+from photon.state.waiting.states import PAGE_ROWS, WaitingState
 
 
 def some_records(count: int, **columns: Any) -> pa.Table:
@@ -165,24 +165,33 @@ def test_each_reason_has_its_delay_and_what_was_given_up_is_never_due(tmp_path: 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, PAGE_ROWS])
 def test_states_of_a_page_read_back(count: int) -> None:
-    page = np.random.default_rng(count).integers(0, len(State), count).astype(np.uint8)
+    page = np.random.default_rng(count).integers(0, len(WaitingState), count).astype(np.uint8)
     assert (states.unpack(states.pack(page), count) == page).all()
 
 
 def test_a_tally_counts_by_reason_and_state_and_reads_back() -> None:
     reasons = np.array([PRIMARY, PRIMARY, UNJOINABLE, UNJOINABLE, CODE_OF["home"]], np.int8)
     tally = states.tally_of(
-        reasons, np.array([State.OPEN, State.GONE, State.OPEN, State.WOKEN, State.REQUEUED])
+        reasons,
+        np.array(
+            [
+                WaitingState.OPEN,
+                WaitingState.GONE,
+                WaitingState.OPEN,
+                WaitingState.WOKEN,
+                WaitingState.REQUEUED,
+            ]
+        ),
     )
     assert (states.live(tally), states.given_up(tally), states.pending(tally)) == (4, 1, 3)
     assert (states.tally_from_stored(states.tally_to_stored(tally)) == tally).all()
 
 
 def test_the_first_rows_in_a_state_are_found_over_pages() -> None:
-    page = np.full(3 * PAGE_ROWS, State.GONE, np.uint8)
-    page[[5, PAGE_ROWS, 2 * PAGE_ROWS + 7]] = State.OPEN
+    page = np.full(3 * PAGE_ROWS, WaitingState.GONE, np.uint8)
+    page[[5, PAGE_ROWS, 2 * PAGE_ROWS + 7]] = WaitingState.OPEN
     found = [
-        states.first_rows(page, State.OPEN, start, len(page), most).tolist()
+        states.first_rows(page, WaitingState.OPEN, start, len(page), most).tolist()
         for start, most in [(0, 2), (6, 9)]
     ]
     assert found == [[5, PAGE_ROWS], [PAGE_ROWS, 2 * PAGE_ROWS + 7]]

@@ -78,7 +78,7 @@ def epoch_state_of(epoch: Epoch, register: Register, is_live: bool, is_silent: b
     return "silent" if is_silent else "at work"
 
 
-class Holders:
+class OtherEpochs:
     """The epochs of other datacenters, as one dispatcher sees them. RegistryUnavailable, RegistryMismatch."""
 
     def __init__(self, watch: RegistryWatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
-from photon.dispatcher.recovery.holders import Holders
+from photon.dispatcher.recovery.holders import OtherEpochs
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.lease import DatacenterLock, Heartbeat
 from photon.dispatcher.shift.measured import MeasuredFile
@@ -98,7 +98,7 @@ def telling_status(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> 
     )
 
 
-def ending_on_decisions(callbacks: Callbacks, holders: Holders, measured: MeasuredFile) -> Callbacks:
+def ending_on_decisions(callbacks: Callbacks, holders: OtherEpochs, measured: MeasuredFile) -> Callbacks:
     """Have the callbacks also stop for people's decisions, and write what is measured."""
     stop = callbacks.should_stop
 

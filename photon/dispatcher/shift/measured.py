@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Measured:
+class ShiftMeasures:
     """The measures of all shifts of an epoch so far."""
 
     epoch: str
@@ -32,13 +32,13 @@ class Measured:
     measures: Measures
 
 
-def measured_in(state: Path) -> Measured | None:
+def measured_in(state: Path) -> ShiftMeasures | None:
     """Read the file in a state folder; None if there is none, or none that this Photon reads."""
     try:
         stored = json.loads((state / MEASURED_FILE).read_text())
         if stored["format"] != FORMAT:
             return None
-        return Measured(stored["epoch"], stored["written_us"], Measures.from_json(stored))
+        return ShiftMeasures(stored["epoch"], stored["written_us"], Measures.from_json(stored))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -19,7 +19,7 @@ from photon.dispatcher.other_settings import refuse_other_ids
 from photon.dispatcher.primary_index import PrimaryIndex
 from photon.dispatcher.recovery.announcing import Announcer
 from photon.dispatcher.recovery.distant_lakes import DistantLakes
-from photon.dispatcher.recovery.holders import Holders
+from photon.dispatcher.recovery.holders import OtherEpochs
 from photon.dispatcher.refusals import OnHold, check_datacenters, refuse_place_of_another
 from photon.dispatcher.releasing import Releasing
 from photon.dispatcher.retrying import BackoffRetry, Callbacks
@@ -152,7 +152,7 @@ def run_shift(
 ) -> ShiftResult:
     """Join one datacenter's logs on this machine, with the registry that the pipeline file names."""
     find_positions = partial(_positions_of, pipeline, Repeated(STANDS_SECONDS))
-    shift = Shift(pipeline, datacenter, engine, limits, callbacks or Callbacks(), Machine(), find_positions)
+    shift = JoinRun(pipeline, datacenter, engine, limits, callbacks or Callbacks(), Machine(), find_positions)
     return shift.run(mode)
 
 
@@ -165,7 +165,7 @@ def _positions_of(pipeline: Pipeline, asked: Repeated[Positions]) -> Positions:
 
 
 @dataclass(frozen=True)
-class Shift:
+class JoinRun:
     """One bounded run of a datacenter's join, and all that it works with."""
 
     pipeline: Pipeline
@@ -333,7 +333,7 @@ class Shift:
             runner = stack.enter_context(open_runner(self.engine, pipeline, datacenter))
             merger = stack.enter_context(machine.worker("merge"))
             news = stack.enter_context(log_folder(self._place.logs).listening())
-            holders = Holders(started.watch)
+            holders = OtherEpochs(started.watch)
             meter, positions = Meter(), registry.positions
             of_stores = (positions.meter,) if isinstance(positions, StorePositions) else ()
             measured = MeasuredFile(state.folder, state.epoch or "", (meter, *of_stores), clock)

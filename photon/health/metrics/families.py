@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from photon.health.facts import Verified
+from photon.health.facts import PastVerification
 from photon.health.status import DatacenterStatus
 from photon.health.verdict import LEVELS, worst
 from photon.process.clock import MICROSECONDS
@@ -268,7 +268,7 @@ def _checks(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield gauge("verified_notes", text, _cases(verified, "findings", NOTED), "kind")
 
 
-def _cases(verified: Mapping[str, Verified], part: str, kinds: Iterable[str]) -> Samples:
+def _cases(verified: Mapping[str, PastVerification], part: str, kinds: Iterable[str]) -> Samples:
     """The cases of each of these kinds in stored reports."""
     found = {
         name: {each["kind"]: each["count"] for each in one.report[part]} for name, one in verified.items()

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-from photon.dispatcher.shift.measured import Measured
+from photon.dispatcher.shift.measured import ShiftMeasures
 from photon.health.metrics.families import gauge
 from photon.process.clock import MICROSECONDS
 from photon.process.measures import BOUNDS_SECONDS, Histogram, Key
@@ -64,7 +64,7 @@ HISTOGRAMS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def shift_families(found: Mapping[str, Measured]) -> Iterator[Metric]:
+def shift_families(found: Mapping[str, ShiftMeasures]) -> Iterator[Metric]:
     """Every metric of shifts, with samples for each datacenter whose shifts have written something."""
     yield gauge(
         "measured_timestamp_seconds",
@@ -78,7 +78,7 @@ def shift_families(found: Mapping[str, Measured]) -> Iterator[Metric]:
 
 
 def _counter(
-    name: str, text: str, labels: Mapping[str, tuple[str, ...]], found: Mapping[str, Measured]
+    name: str, text: str, labels: Mapping[str, tuple[str, ...]], found: Mapping[str, ShiftMeasures]
 ) -> CounterMetricFamily:
     family = CounterMetricFamily(f"photon_{name}", text, labels=("datacenter", *labels))
     for datacenter, one in found.items():
@@ -90,7 +90,7 @@ def _counter(
 
 
 def _histogram(
-    name: str, text: str, labels: Iterable[str], found: Mapping[str, Measured]
+    name: str, text: str, labels: Iterable[str], found: Mapping[str, ShiftMeasures]
 ) -> HistogramMetricFamily:
     family = HistogramMetricFamily(f"photon_{name}", text, labels=("datacenter", *labels))
     for datacenter, one in found.items():

@@ -146,7 +146,7 @@ def _kinds(first: bytes, ways: Sequence[Way], only_value: Sequence[bool]) -> lis
     return kinds
 
 
-class _Reader:
+class _ValueReader:
     """Reads the values at some ways of a record."""
 
     def __init__(self, wanted: Sequence[tuple[Way, Kind]]) -> None:
@@ -173,10 +173,10 @@ class _Reader:
 
 
 @lru_cache(64)
-def _reader(wanted: tuple[tuple[Way, Kind], ...]) -> _Reader | None:
+def _reader(wanted: tuple[tuple[Way, Kind], ...]) -> _ValueReader | None:
     """A reader, which takes some 0.1 ms to make; None if there is none for such ways."""
     try:
-        return _Reader(wanted)
+        return _ValueReader(wanted)
     except ValueError:
         return None
 

@@ -48,7 +48,7 @@ AS_OF_NEW_MINIO = ", as of MinIO since October 2025"
 log = logging.getLogger(__name__)
 
 
-class NotTold(Exception):
+class NotAnnounced(Exception):
     """The store does not tell of new objects as it should."""
 
 
@@ -103,7 +103,7 @@ class _Listener:
                 pause_seconds = FIRST_PAUSE_SECONDS if self._has_heard else REFUSED_PAUSE_SECONDS
                 if not self._has_heard:
                     self._say(f"no sign of life within {SIGN_OF_LIFE_SECONDS:.0f} s{AS_OF_NEW_MINIO}")
-            except (MinioException, NotTold, ValueError, KeyError, TypeError, ParseError) as error:
+            except (MinioException, NotAnnounced, ValueError, KeyError, TypeError, ParseError) as error:
                 if (code := code_of(error)) in WRONG_KEYS:  # the next ones may be others
                     refused(code)
                     pause_seconds = max(2 * min(pause_seconds, MOST_PAUSE_SECONDS / 2), FIRST_PAUSE_SECONDS)
@@ -134,7 +134,7 @@ class _Listener:
             for event in events:
                 for record in event["Records"]:
                     if lateness.note(_given_seconds(record), time.time()):
-                        raise NotTold(f"its events come late{AS_OF_NEW_MINIO}")
+                        raise NotAnnounced(f"its events come late{AS_OF_NEW_MINIO}")
                     self._tell(record)
 
     def _tell(self, record: Any) -> None:
@@ -192,7 +192,7 @@ class _Streams(PoolManager):
             return answer
         if (kind := answer.headers.get("content-type", "")) != STREAM:
             answer.close()
-            raise NotTold(f"it answers with {kind or 'nothing'}, and not with {STREAM}")
+            raise NotAnnounced(f"it answers with {kind or 'nothing'}, and not with {STREAM}")
         return _Stream(answer, self._on_sign_of_life)
 
 

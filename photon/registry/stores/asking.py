@@ -18,7 +18,7 @@ from photon.registry.register import Members
 from photon.registry.stores.channel import Channel
 from photon.registry.stores.copies import REGISTER_KEY, NoReply, Store
 from photon.registry.stores.deadline import Deadline
-from photon.registry.stores.health import Health
+from photon.registry.stores.health import EndpointsHealth
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -74,7 +74,7 @@ class Stores:
         self._lock = threading.Lock()
         self._opened = [reopen(slot, name) for slot, name in enumerate(members.incarnations)]
         self._active = self._under(members)
-        self.health = Health(len(self._opened), clock)
+        self.health = EndpointsHealth(len(self._opened), clock)
 
     @property
     def active(self) -> ActiveStores:

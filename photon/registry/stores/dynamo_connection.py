@@ -17,7 +17,7 @@ _LOCAL_KEY = "photon"  # servers of a machine want a key and take any
 _sessions = threading.Lock()
 
 
-class Connection:
+class DynamoConnection:
     """How to get a client of one endpoint. One thread calls it at a time."""
 
     def __init__(self, endpoint: EndpointAddress, timeout: timedelta, connections: int) -> None:

@@ -16,7 +16,7 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.stores.answers import ERRORS, error_code, no_reply
 from photon.registry.stores.deadline import Deadline
 from photon.registry.stores.dynamo import LEDGER_TABLE
-from photon.registry.stores.dynamo_connection import Connection
+from photon.registry.stores.dynamo_connection import DynamoConnection
 from photon.registry.stores.endpoint import StoreSilent, new_incarnation
 
 DIRECTORY = "photon-pipelines"
@@ -35,7 +35,7 @@ _OTHERWISE = "ConditionalCheckFailedException"
 class DynamoDirectory:
     """See `photon.registry.stores.endpoint.Directory`."""
 
-    def __init__(self, endpoint: EndpointAddress, clock: Clock, connection: Connection) -> None:
+    def __init__(self, endpoint: EndpointAddress, clock: Clock, connection: DynamoConnection) -> None:
         self._endpoint = endpoint
         self._clock = clock
         self._connection = connection

@@ -7,7 +7,7 @@ from datetime import timedelta
 from photon.process.clock import SystemClock
 from photon.registry.address import EndpointAddress
 from photon.registry.stores.dynamo import DynamoStore
-from photon.registry.stores.dynamo_connection import Connection
+from photon.registry.stores.dynamo_connection import DynamoConnection
 from photon.registry.stores.dynamo_directory import DynamoDirectory
 
 
@@ -15,7 +15,7 @@ class DynamoEndpoint:
     """Implements `photon.registry.stores.endpoint.Endpoint`."""
 
     def __init__(self, address: EndpointAddress, timeout: timedelta, requests_at_once: int) -> None:
-        self._connection = Connection(address, timeout, requests_at_once)
+        self._connection = DynamoConnection(address, timeout, requests_at_once)
         self.directory = DynamoDirectory(address, SystemClock(), self._connection)
 
     def store(self, table: str) -> DynamoStore:

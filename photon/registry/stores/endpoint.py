@@ -73,7 +73,7 @@ class Directory(Protocol):
         ...
 
 
-class Endpoint(Protocol):
+class StoreEndpoint(Protocol):
     """One endpoint: nobody is asked before its directory or a store of it is."""
 
     @property

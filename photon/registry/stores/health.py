@@ -78,7 +78,7 @@ class _Endpoint:
         return news
 
 
-class Health:
+class EndpointsHealth:
     """The health of n endpoints. Thread-safe."""
 
     def __init__(self, n: int, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from photon.registry.register import Members
 from photon.registry.stores.asking import Stores
 from photon.registry.stores.channel import CONCURRENT_REQUESTS, Threads
 from photon.registry.stores.deadline import MACHINE_CHANCE, request_timeout
-from photon.registry.stores.endpoint import Endpoint, UpkeepStore
+from photon.registry.stores.endpoint import StoreEndpoint, UpkeepStore
 from photon.registry.stores.positions import StorePositions
 
 ADMIN_TIMEOUT = timedelta(seconds=10)  # for upkeep: tables are made more slowly than items
@@ -19,7 +19,7 @@ ADMIN_TIMEOUT = timedelta(seconds=10)  # for upkeep: tables are made more slowly
 
 def endpoint_at(
     address: EndpointAddress, timeout: timedelta = ADMIN_TIMEOUT, requests_at_once: int = 1
-) -> Endpoint:
+) -> StoreEndpoint:
     """Open the endpoint at an address. Asks nobody."""
     if isinstance(address.where, Path):
         from photon.registry.stores.sqlite.endpoint import SqliteEndpoint

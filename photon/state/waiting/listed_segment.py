@@ -11,13 +11,13 @@ import numpy.typing as npt
 from photon.pipeline.location import Location
 from photon.state.rows import reading_column
 from photon.state.waiting.reasons import NEVER_US, REASONS, UNJOINABLE
-from photon.state.waiting.segments import SegmentInfo, WaitingIndex, read_event_times
+from photon.state.waiting.segments import WaitingIndex, WaitingSegment, read_event_times
 from photon.state.waiting.states import (
     PAGE_ROWS,
     Rows,
-    State,
     States,
     Tally,
+    WaitingState,
     first_rows,
     pack,
     pages_of,
@@ -44,7 +44,7 @@ class WaitingRecord:
 class ListedSegment:
     """A segment that counts, and what became of its records."""
 
-    info: SegmentInfo
+    info: WaitingSegment
     folder: Location
     tally: Tally
     next_due_us: int  # when its next open record is due
@@ -76,8 +76,8 @@ class ListedSegment:
     @property
     def is_waiting(self) -> npt.NDArray[np.bool_]:
         """Which records wait: not those that are decided, or given up and kept. WaitingDamaged, OSError."""
-        is_kept = (self.index.reasons == UNJOINABLE) & (self.states == State.OPEN)
-        waits: npt.NDArray[np.bool_] = (self.states != State.GONE) & ~is_kept
+        is_kept = (self.index.reasons == UNJOINABLE) & (self.states == WaitingState.OPEN)
+        waits: npt.NDArray[np.bool_] = (self.states != WaitingState.GONE) & ~is_kept
         return waits
 
     @property
@@ -87,7 +87,7 @@ class ListedSegment:
             self._times_us = read_event_times(self.folder, self.info.name)
         return self._times_us[self.is_waiting]
 
-    def mark(self, rows: Rows, state: State) -> None:
+    def mark(self, rows: Rows, state: WaitingState) -> None:
         """Note what became of these records."""
         if not len(rows):
             return
@@ -97,7 +97,7 @@ class ListedSegment:
         self.states[rows] = state
         self.touched.update(pages_of(rows))
 
-    def rows_in(self, *states: State) -> Rows:
+    def rows_in(self, *states: WaitingState) -> Rows:
         return np.flatnonzero(np.isin(self.states, states))
 
     def end_of_due(self, now_us: int) -> int:
@@ -105,25 +105,25 @@ class ListedSegment:
         return int(np.searchsorted(self.index.due_us, now_us, side="right"))
 
     def has_due(self, now_us: int) -> bool:
-        return bool(self.tally[:, State.WOKEN].any()) or self.next_due_us <= now_us
+        return bool(self.tally[:, WaitingState.WOKEN].any()) or self.next_due_us <= now_us
 
     def page(self, number: int) -> bytes:
         return pack(self.states[number * PAGE_ROWS : (number + 1) * PAGE_ROWS])
 
     def find_next_due(self) -> None:
         """Pass over the records that are not open any more."""
-        if not self.tally[:, State.OPEN].any():
+        if not self.tally[:, WaitingState.OPEN].any():
             self.next_due_us = NEVER_US
             return
-        (self.first,) = first_rows(self.states, State.OPEN, self.first, self.info.records, 1).tolist()
+        (self.first,) = first_rows(self.states, WaitingState.OPEN, self.first, self.info.records, 1).tolist()
         self.next_due_us = int(self.index.due_us[self.first])
 
     def record(self, row: int) -> WaitingRecord:
         """One record, for people."""
         (record,) = self.index.records.slice(row, 1).to_pylist()
-        state, reason = State(self.states[row]), REASONS[record["reason"]].name
-        status = "requeued" if state is State.REQUEUED else "open"
-        if reason == "unjoinable" and state is State.OPEN:
+        state, reason = WaitingState(self.states[row]), REASONS[record["reason"]].name
+        status = "requeued" if state is WaitingState.REQUEUED else "open"
+        if reason == "unjoinable" and state is WaitingState.OPEN:
             status = "unjoinable"
         return WaitingRecord(
             Occurrence(record["_file"], record["_offset"]),
@@ -132,5 +132,5 @@ class ListedSegment:
             status,
             record["attempts"],
             record["first_seen_us"],
-            record["first_seen_us"] if state is State.WOKEN else record["due_us"],
+            record["first_seen_us"] if state is WaitingState.WOKEN else record["due_us"],
         )

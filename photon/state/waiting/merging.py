@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.pipeline.location import Location
-from photon.state.waiting.segments import SegmentInfo, read_all_records, write_segment
+from photon.state.waiting.segments import WaitingSegment, read_all_records, write_segment
 from photon.state.waiting.states import Rows
 
 SEGMENTS_A_TIER = 8
@@ -39,7 +39,7 @@ class SegmentSize:
 class Merged:
     """A segment that is to take the place of others."""
 
-    info: SegmentInfo
+    info: WaitingSegment
     sources: tuple[tuple[str, Rows], ...]  # with the rows that were taken of each
     row_of: Rows  # in the new segment, of each of those rows, source after source
 

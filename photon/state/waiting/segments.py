@@ -70,7 +70,7 @@ class WaitingDamaged(Exception):
 
 
 @dataclass(frozen=True)
-class SegmentInfo:
+class WaitingSegment:
     """A segment as it was written: what the dispatcher's database says of it."""
 
     name: str
@@ -82,7 +82,7 @@ class SegmentInfo:
     is_given_up: bool  # all of its records are unjoinable
 
 
-def write_segment(folder: Location, name: str, records: pa.Table) -> SegmentInfo:
+def write_segment(folder: Location, name: str, records: pa.Table) -> WaitingSegment:
     """Write records (`RECORD_COLUMNS`, in any order) durably. OSError."""
     records = records.select(RECORD_COLUMNS.names).cast(RECORD_COLUMNS)
     ordered = records.take(pc.sort_indices(records, [("due_us", "ascending")])).combine_chunks()
@@ -96,10 +96,10 @@ def write_segment(folder: Location, name: str, records: pa.Table) -> SegmentInfo
     return info_of(name, ordered)
 
 
-def info_of(name: str, ordered: pa.Table) -> SegmentInfo:
+def info_of(name: str, ordered: pa.Table) -> WaitingSegment:
     """The description that the dispatcher's database keeps of records in their order."""
     tally = tally_of(ordered["reason"].to_numpy(), 0)
-    return SegmentInfo(
+    return WaitingSegment(
         name,
         ordered.num_rows,
         pc.sum(pc.binary_length(ordered["_raw"])).as_py() or 0,
@@ -288,13 +288,13 @@ def _damage(name: str, error: OSError, path: Location) -> Exception:
 
 def read_all_records(folder: Location, name: str) -> pa.Table:
     """All records of a segment, in the order of their rows. WaitingDamaged, FormatTooNew, OSError."""
-    with _Opened(folder, name) as records:
+    with _OpenedRecords(folder, name) as records:
         return records.read(np.arange(records.rows))
 
 
 def read_event_times(folder: Location, name: str) -> Rows:
     """The event times of a segment's records, in the order of their rows. As `read_all_records`."""
-    with _Opened(folder, name) as records:
+    with _OpenedRecords(folder, name) as records:
         times: Rows = records.read(np.arange(records.rows), ["_time_us"])["_time_us"].to_numpy()
     return times
 
@@ -309,7 +309,7 @@ def read_retries(folder: Location, retries: Sequence[Retries]) -> pa.Table:
     damaged: list[str] = []
     for wanted in retries:
         try:
-            with _Opened(folder, wanted.segment) as records:
+            with _OpenedRecords(folder, wanted.segment) as records:
                 part = records.read(wanted.rows.to_numpy(), TASK_COLUMNS)
         except WaitingDamaged:
             damaged.append(wanted.segment)
@@ -324,13 +324,13 @@ def read_retries(folder: Location, retries: Sequence[Retries]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-class _Opened:
+class _OpenedRecords:
     """An open records file."""
 
     def __init__(self, folder: Location, name: str) -> None:
         self._folder, self._name, self._path = folder, name, folder / (name + RECORDS)
 
-    def __enter__(self) -> _Opened:
+    def __enter__(self) -> _OpenedRecords:
         try:
             source = store_of(self._folder).open(self._name + RECORDS)
             # A request for each column of each group would cost more on S3 than what lies between them.

@@ -16,7 +16,7 @@ from photon.state.waiting.reasons import CODE_OF, REASONS, UNJOINABLE
 PAGE_ROWS = 16_384  # a page has 4 KiB, and to wake fifty records in all places rewrites some fifty pages
 
 
-class State(IntEnum):
+class WaitingState(IntEnum):
     """The state of a record. Its number only grows, so no row before the first open one opens again."""
 
     OPEN = 0  # waits until it is due
@@ -51,12 +51,12 @@ def pages_of(rows: Rows) -> list[int]:
 
 def no_tally() -> Tally:
     """The tally of no records."""
-    return np.zeros((len(REASONS), len(State)), np.int64)
+    return np.zeros((len(REASONS), len(WaitingState)), np.int64)
 
 
 def tally_of(reasons: npt.NDArray[np.int8], states: States | int) -> Tally:
     """How many records there are by reason and state."""
-    counts = np.bincount(reasons.astype(np.int64) * len(State) + states, minlength=no_tally().size)
+    counts = np.bincount(reasons.astype(np.int64) * len(WaitingState) + states, minlength=no_tally().size)
     return counts.reshape(no_tally().shape)
 
 
@@ -75,12 +75,12 @@ def tally_from_stored(stored: Mapping[str, list[int]]) -> Tally:
 
 def live(tally: Tally) -> int:
     """Count the records that are not gone: they wait, or were given up."""
-    return int(tally[:, : State.GONE].sum())
+    return int(tally[:, : WaitingState.GONE].sum())
 
 
 def given_up(tally: Tally) -> int:
     """Count the records that were given up as unjoinable, and are kept for a later run."""
-    return int(tally[UNJOINABLE, State.OPEN])
+    return int(tally[UNJOINABLE, WaitingState.OPEN])
 
 
 def pending(tally: Tally) -> int:
@@ -88,7 +88,7 @@ def pending(tally: Tally) -> int:
     return live(tally) - given_up(tally)
 
 
-def first_rows(states: States, state: State, start: int, end: int, most: int) -> Rows:
+def first_rows(states: States, state: WaitingState, start: int, end: int, most: int) -> Rows:
     """Find the first rows in [start, end) that have this state, at most `most`; read no page after these."""
     found, count = [np.empty(0, np.int64)], 0
     for first_row, page in _pages(states, start, end):

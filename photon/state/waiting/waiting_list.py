@@ -16,11 +16,11 @@ from photon.state.waiting.listed_segment import ListedSegment
 from photon.state.waiting.merging import Merged
 from photon.state.waiting.reasons import CODE_OF, PRIMARY, UNJOINABLE, Codes
 from photon.state.waiting.retries import Retries
-from photon.state.waiting.segments import SegmentInfo
+from photon.state.waiting.segments import WaitingSegment
 from photon.state.waiting.states import (
     PAGE_ROWS,
     Rows,
-    State,
+    WaitingState,
     given_up,
     live,
     no_tally,
@@ -38,7 +38,7 @@ _WAKEABLE = np.array([PRIMARY, UNJOINABLE], np.int8)
 class WaitingList(WaitingView):
     """The waiting records of one datacenter, and what becomes of them: `store` ends each change."""
 
-    def add(self, infos: Iterable[SegmentInfo]) -> None:
+    def add(self, infos: Iterable[WaitingSegment]) -> None:
         """List new segments."""
         for info in infos:
             listed = ListedSegment(info, self.folder, info.tally.copy(), info.next_due_us, ())
@@ -57,12 +57,12 @@ class WaitingList(WaitingView):
                 ),
             )
 
-    def mark(self, retries: Iterable[Retries], state: State) -> None:
+    def mark(self, retries: Iterable[Retries], state: WaitingState) -> None:
         """Note what became of the records of a plan."""
         for each in retries:
             self._listed[each.segment].mark(each.rows.to_numpy(), state)
 
-    def mark_records(self, names: Iterable[str], places: Collection[Occurrence], state: State) -> None:
+    def mark_records(self, names: Iterable[str], places: Collection[Occurrence], state: WaitingState) -> None:
         """Note what became of single records of these segments."""
         if not places:
             return
@@ -83,7 +83,7 @@ class WaitingList(WaitingView):
         """
         before = given_up(self.tally)
         for listed in self._listed.values():
-            if not listed.tally[_WAKEABLE, State.OPEN].any():
+            if not listed.tally[_WAKEABLE, WaitingState.OPEN].any():
                 continue
             for hashes in new_hashes:
                 rows = listed.index.rows_of_keys(hashes)
@@ -95,13 +95,13 @@ class WaitingList(WaitingView):
         before = given_up(self.tally)
         codes = np.array([CODE_OF[reason] for reason in reasons], np.int8)
         for listed in self._listed.values():
-            if listed.tally[codes, State.OPEN].any():
-                self._wake(listed, listed.rows_in(State.OPEN), codes)
+            if listed.tally[codes, WaitingState.OPEN].any():
+                self._wake(listed, listed.rows_in(WaitingState.OPEN), codes)
         return before - given_up(self.tally)
 
     def _wake(self, listed: ListedSegment, rows: Rows, reasons: Codes) -> None:
-        is_woken = (listed.states[rows] == State.OPEN) & np.isin(listed.index.reasons[rows], reasons)
-        listed.mark(rows[is_woken], State.WOKEN)
+        is_woken = (listed.states[rows] == WaitingState.OPEN) & np.isin(listed.index.reasons[rows], reasons)
+        listed.mark(rows[is_woken], WaitingState.WOKEN)
 
     def replace(self, merged: Merged) -> None:
         """List a merged segment in place of its sources. Its records keep the states that they have now."""
@@ -110,7 +110,7 @@ class WaitingList(WaitingView):
         new = self._listed[merged.info.name]
         moved = np.empty(merged.info.records, np.uint8)
         moved[merged.row_of] = np.concatenate(states)
-        for state in (State.WOKEN, State.REQUEUED, State.GONE):
+        for state in (WaitingState.WOKEN, WaitingState.REQUEUED, WaitingState.GONE):
             new.mark(np.flatnonzero(moved == state), state)
         for name, _ in merged.sources:
             self._drop(name)
@@ -120,10 +120,10 @@ class WaitingList(WaitingView):
         listed = self._listed[name]
         waited = pending(listed.tally) - len(kept)
         listed.tally = no_tally()
-        listed.tally[PRIMARY, State.REQUEUED] = len(kept)
-        listed.tally[PRIMARY, State.GONE] = listed.info.records - len(kept)
-        listed.states[:] = State.GONE
-        listed.states[kept] = State.REQUEUED
+        listed.tally[PRIMARY, WaitingState.REQUEUED] = len(kept)
+        listed.tally[PRIMARY, WaitingState.GONE] = listed.info.records - len(kept)
+        listed.states[:] = WaitingState.GONE
+        listed.states[kept] = WaitingState.REQUEUED
         listed.touched = set(range(-(-listed.info.records // PAGE_ROWS)))
         return waited
 

@@ -20,11 +20,11 @@ from photon.state.waiting import segments
 from photon.state.waiting.listed_segment import ListedSegment, WaitingRecord
 from photon.state.waiting.merging import SegmentSize
 from photon.state.waiting.reasons import CODE_OF, NEVER_US, PRIMARY, REASONS, UNJOINABLE
-from photon.state.waiting.segments import SegmentInfo, WaitingIndex
+from photon.state.waiting.segments import WaitingIndex, WaitingSegment
 from photon.state.waiting.states import (
     Rows,
-    State,
     Tally,
+    WaitingState,
     first_rows,
     given_up,
     live,
@@ -77,7 +77,7 @@ class WaitingView:
     ) -> ListedSegment:
         with reading_column(f"waiting_segments, {name},"):
             found = tally_from_stored(json.loads(tally))
-            info = SegmentInfo(
+            info = WaitingSegment(
                 name, int(records), int(raw_bytes), found, int(due_us), int(primary_us), bool(given)
             )
         return ListedSegment(info, self.folder, found.copy(), due_us, self._pages_of(name))
@@ -103,15 +103,15 @@ class WaitingView:
 
         Others wait for what has yet to come: to look again for a primary that did not come finds nothing.
         """
-        return int(self.tally[:, State.WOKEN].sum()) + self.count(("home", "contested"))
+        return int(self.tally[:, WaitingState.WOKEN].sum()) + self.count(("home", "contested"))
 
     def by_reason(self) -> dict[str, int]:
         """How many records wait, by reason (`requeued`: in a plan that is taken up again)."""
         tally = self.tally
-        waiting = tally[:, State.OPEN] + tally[:, State.WOKEN]
+        waiting = tally[:, WaitingState.OPEN] + tally[:, WaitingState.WOKEN]
         waiting[UNJOINABLE] -= given_up(tally)
         counts = {reason.name: int(n) for reason, n in zip(REASONS, waiting, strict=True)}
-        counts["requeued"] = int(tally[:, State.REQUEUED].sum())
+        counts["requeued"] = int(tally[:, WaitingState.REQUEUED].sum())
         return {name: n for name, n in counts.items() if n}
 
     def earliest_primary_us(self) -> int | None:
@@ -199,10 +199,10 @@ class WaitingView:
         """How many records are due now."""
         due = 0
         for listed in self._listed.values():
-            due += int(listed.tally[:, State.WOKEN].sum())
+            due += int(listed.tally[:, WaitingState.WOKEN].sum())
             if listed.next_due_us <= now_us:
                 states = listed.states[listed.first : listed.end_of_due(now_us)]
-                due += int(np.count_nonzero(states == State.OPEN))
+                due += int(np.count_nonzero(states == WaitingState.OPEN))
         return due
 
     def due(self, now_us: int, most: int) -> list[tuple[WaitingIndex, Rows]]:
@@ -211,9 +211,9 @@ class WaitingView:
         for listed in self._listed.values():
             if not most or not listed.has_due(now_us):
                 continue
-            woken = first_rows(listed.states, State.WOKEN, 0, self._end_of_woken(listed), most)
+            woken = first_rows(listed.states, WaitingState.WOKEN, 0, self._end_of_woken(listed), most)
             end = listed.end_of_due(now_us)
-            rows = first_rows(listed.states, State.OPEN, listed.first, end, most)
+            rows = first_rows(listed.states, WaitingState.OPEN, listed.first, end, most)
             times_us = np.concatenate((np.full(len(woken), -NEVER_US), listed.index.due_us[rows]))
             found.append((listed, np.concatenate((woken, rows)), times_us))
         if not found:
@@ -229,7 +229,7 @@ class WaitingView:
 
     @staticmethod
     def _end_of_woken(listed: ListedSegment) -> int:
-        return listed.info.records if listed.tally[:, State.WOKEN].any() else 0
+        return listed.info.records if listed.tally[:, WaitingState.WOKEN].any() else 0
 
     # -- single records
 
@@ -238,7 +238,7 @@ class WaitingView:
         found = []
         for listed in self._listed.values():
             for row in listed.index.rows_of_event(event_id).tolist():
-                if listed.states[row] != State.GONE:
+                if listed.states[row] != WaitingState.GONE:
                     found.append(listed.record(row))
         return found
 
@@ -259,10 +259,12 @@ class WaitingView:
 
     def _events(self) -> Iterator[pa.Table]:
         for listed in self._listed.values():
-            left = np.flatnonzero(listed.states != State.GONE)
+            left = np.flatnonzero(listed.states != WaitingState.GONE)
             for rows in (left[at : at + MOST_IN_MEMORY] for at in range(0, len(left), MOST_IN_MEMORY)):
                 records = listed.index.records.select(["_file", "_offset", "_id"]).take(pa.array(rows))
-                is_given_up = (listed.index.reasons[rows] == UNJOINABLE) & (listed.states[rows] == State.OPEN)
+                is_given_up = (listed.index.reasons[rows] == UNJOINABLE) & (
+                    listed.states[rows] == WaitingState.OPEN
+                )
                 records = records.append_column("given_up", pa.array(is_given_up))
                 yield records.rename_columns(WAITING_COLUMNS.names).cast(WAITING_COLUMNS)
 
@@ -271,7 +273,7 @@ class WaitingView:
         found: dict[Occurrence, bool] = {}
         for listed in self._listed.values():
             for row in rows_at(listed, places).tolist():
-                if listed.states[row] != State.GONE:
+                if listed.states[row] != WaitingState.GONE:
                     record = listed.record(row)
                     found[record.occurrence] = record.status == "unjoinable"
         return found
@@ -291,21 +293,21 @@ class WaitingView:
         return [
             SegmentSize(name, each.info.records, live(each.tally), each.info.raw_bytes, each.info.is_given_up)
             for name, each in self._listed.items()
-            if not each.tally[:, State.REQUEUED].any()
+            if not each.tally[:, WaitingState.REQUEUED].any()
         ]
 
     def rows_left(self, name: str) -> Rows:
         """The rows of a segment that are not gone."""
-        return self._listed[name].rows_in(State.OPEN, State.WOKEN, State.REQUEUED)
+        return self._listed[name].rows_in(WaitingState.OPEN, WaitingState.WOKEN, WaitingState.REQUEUED)
 
 
 def _by_reason(listed: ListedSegment) -> dict[str, npt.NDArray[np.bool_]]:
     """Which records of a segment wait for each reason, as in `WaitingView.by_reason`. WaitingDamaged."""
     reasons, states = listed.index.reasons, listed.states
-    is_open = (states == State.OPEN) | (states == State.WOKEN)
-    is_open &= (reasons != UNJOINABLE) | (states != State.OPEN)
+    is_open = (states == WaitingState.OPEN) | (states == WaitingState.WOKEN)
+    is_open &= (reasons != UNJOINABLE) | (states != WaitingState.OPEN)
     masks = {REASONS[code].name: is_open & (reasons == code) for code in np.unique(reasons).tolist()}
-    masks["requeued"] = states == State.REQUEUED
+    masks["requeued"] = states == WaitingState.REQUEUED
     return masks
 
 

@@ -93,7 +93,7 @@ class RemakeContext:
 
 
 @dataclass
-class Tally:
+class RowTally:
     """Numbers of rows in the window."""
 
     rows: int = 0
@@ -102,8 +102,8 @@ class Tally:
     dropped: dict[str, int] = field(default_factory=dict)  # rows by why they were dropped
     kept: dict[str, int] = field(default_factory=dict)  # rows that can't be made again, by why
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: RowTally) -> RowTally:
+        return RowTally(
             self.rows + other.rows,
             self.same + other.same,
             self.replaced + other.replaced,
@@ -117,7 +117,7 @@ def _sum(some: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Example:
+class UnmadeRow:
     """A row that can't be made again."""
 
     event_id: str
@@ -132,8 +132,8 @@ class Remade:
     touched: tuple[str, ...]  # files of the table that have a row that differs or goes
     outputs: tuple[OutputFile, ...]  # these take the place of the touched files
     removed: tuple[OutputFile, ...]  # records of rows that go
-    tally: Tally
-    examples: tuple[Example, ...] = ()
+    tally: RowTally
+    examples: tuple[UnmadeRow, ...] = ()
 
     def __add__(self, other: Remade) -> Remade:
         return Remade(

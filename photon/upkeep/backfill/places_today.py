@@ -30,7 +30,7 @@ ROWS_TRIED = 3  # of each file: the records of some may be gone
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownRecords:
     """What rows tell of their records: the columns of the id, ids and times; null: not known."""
 
     id_names: Sequence[str]
@@ -50,7 +50,7 @@ def todays_numbers(
     epochs: npt.NDArray[np.object_],
     numbers: Ints,
     offsets: Ints,
-    records: Known,
+    records: KnownRecords,
     copy: LogCopy,
     side: Side,
 ) -> Ints:
@@ -79,7 +79,7 @@ def _groups(epochs: npt.NDArray[np.object_], numbers: Ints) -> list[Ints]:
     return np.split(order, starts[1:]) if len(order) else []
 
 
-def _file_of(tried: Ints, offsets: Ints, records: Known, candidates: Ints, copy: LogCopy) -> int:
+def _file_of(tried: Ints, offsets: Ints, records: KnownRecords, candidates: Ints, copy: LogCopy) -> int:
     """The candidate that has most of these records at their offsets; -1 if none has any, or two lead."""
     numbers, rows = np.repeat(candidates, len(tried)), np.tile(tried, len(candidates))
     is_match = records.are(RecordsAt.read(numbers, offsets[rows], copy), rows)

@@ -22,7 +22,7 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowGroups:
     """Row groups of one data file."""
 
     path: str
@@ -30,10 +30,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Piece:
+class RemakePiece:
     """The rows that one task makes again."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[RowGroups, ...]
     partial: tuple[int, ...] = ()  # the places of parts that are not all of their file
     second_rows: tuple[tuple[str, int], ...] = ()  # as file and row; they go: another row has their event
 
@@ -53,25 +53,25 @@ def pages_of(files: Iterable[TableFile], page_rows: int) -> list[list[TableFile]
 
 def pieces_of(
     files: Sequence[TableFile], piece_rows: int, second_rows: Mapping[str, Sequence[int]]
-) -> list[Piece]:
+) -> list[RemakePiece]:
     """The pieces of a page, of about so many rows: many small files, or row groups of a big one."""
-    pieces: list[Piece] = []
-    small: list[Part] = []
+    pieces: list[RemakePiece] = []
+    small: list[RowGroups] = []
     rows = 0
 
-    def add(parts: Sequence[Part], partial: tuple[int, ...] = ()) -> None:
+    def add(parts: Sequence[RowGroups], partial: tuple[int, ...] = ()) -> None:
         going = [(part.path, row) for part in parts for row in second_rows.get(part.path, ())]
-        pieces.append(Piece(tuple(parts), partial, tuple(going)))
+        pieces.append(RemakePiece(tuple(parts), partial, tuple(going)))
 
     for file in files:
         if file.rows > piece_rows:  # a single row group may be larger: it is read in slices
             for groups in _runs(file.groups, piece_rows):
-                add([Part(file.path, groups)], (0,))
+                add([RowGroups(file.path, groups)], (0,))
             continue
         if small and rows + file.rows > piece_rows:
             add(small)
             small, rows = [], 0
-        small.append(Part(file.path, range(len(file.groups))))
+        small.append(RowGroups(file.path, range(len(file.groups))))
         rows += file.rows
     if small:
         add(small)

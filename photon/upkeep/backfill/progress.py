@@ -18,7 +18,7 @@ from photon.process.operating_system import HeldByAnother, held_alone
 from photon.storage.store import content
 from photon.storage.sync import sync, write_synced
 from photon.storage.tokens import new_id
-from photon.upkeep.backfill.messages import Tally
+from photon.upkeep.backfill.messages import RowTally
 from photon.upkeep.backfill.yielding import FOLDER
 from photon.verification.days import Window
 
@@ -53,11 +53,11 @@ class PageNote:
 
     number: int | None
     files: tuple[str, ...]
-    tally: Tally
+    tally: RowTally
 
 
 @dataclass
-class Progress:
+class BackfillProgress:
     """The run that is in a folder of `only_one`, and its pages so far."""
 
     folder: Path
@@ -66,7 +66,9 @@ class Progress:
     went_on: bool
 
     @classmethod
-    def open(cls, folder: Path, window: Window, fingerprint: str, committed: int, writes: bool) -> Progress:
+    def open(
+        cls, folder: Path, window: Window, fingerprint: str, committed: int, writes: bool
+    ) -> BackfillProgress:
         """The run of these days that was not finished; else a new one. OSError, FormatTooNew.
 
         `committed`: the number of the table's last replacement. A page with a later one was not committed.
@@ -91,8 +93,8 @@ class Progress:
         return {path for page in self.pages for path in page.files}
 
     @property
-    def tally(self) -> Tally:
-        return sum((page.tally for page in self.pages), Tally())
+    def tally(self) -> RowTally:
+        return sum((page.tally for page in self.pages), RowTally())
 
     def note(self, page: PageNote) -> None:
         """Remember a page, before its commit: then the table tells whether that took place. OSError."""
@@ -132,7 +134,7 @@ def _read_pages(path: Path, committed: int) -> list[PageNote]:
             if not line.endswith(b"\n"):
                 break
             data = json.loads(line)
-            page = PageNote(data["number"], tuple(data["files"]), Tally(**data["tally"]))
+            page = PageNote(data["number"], tuple(data["files"]), RowTally(**data["tally"]))
             if page.number is None or page.number <= committed:
                 found[place if page.number is None else f"#{page.number}"] = page
     return list(found.values())

@@ -36,12 +36,12 @@ from photon.storage.output_files import OutputFile
 from photon.storage.own_columns import SchemaConflict
 from photon.storage.replaced_files import rebuild_app
 from photon.storage.replacing import FilesGone, NotReplaced, PlannedReplacement, data_files, replace_files
-from photon.storage.store import Store
+from photon.storage.store import ObjectStore
 from photon.storage.table_features import is_append_only
 from photon.storage.tables import CommitConflict, OutputTable
-from photon.upkeep.backfill.messages import MOST_EXAMPLES, TABLE, Example, Remade, RemakeContext, Tally
-from photon.upkeep.backfill.plan import CompetingRow, Piece, TableFile, pages_of, pieces_of
-from photon.upkeep.backfill.progress import PageNote, Progress, only_one
+from photon.upkeep.backfill.messages import MOST_EXAMPLES, TABLE, Remade, RemakeContext, RowTally, UnmadeRow
+from photon.upkeep.backfill.plan import CompetingRow, RemakePiece, TableFile, pages_of, pieces_of
+from photon.upkeep.backfill.progress import BackfillProgress, PageNote, only_one
 from photon.upkeep.backfill.removed_rows import record_removed
 from photon.upkeep.backfill.rows_in_doubt import second_rows_by_file
 from photon.upkeep.backfill.yielding import yield_to_joins
@@ -68,7 +68,7 @@ class CannotRebuild(UserError):
 class Program(Protocol):
     """Run the tasks of a rebuild."""
 
-    def remake(self, pieces: Sequence[Piece], context: RemakeContext) -> list[Remade]:
+    def remake(self, pieces: Sequence[RemakePiece], context: RemakeContext) -> list[Remade]:
         """`remaking.remake` of each piece."""
         ...
 
@@ -99,9 +99,9 @@ class Rebuilt:
     """The work that a rebuild has done, or would do. `tally` counts rows in its window."""
 
     plan: RebuildPlan
-    tally: Tally
+    tally: RowTally
     commits: int
-    examples: Sequence[Example]
+    examples: Sequence[UnmadeRow]
     seconds: float
     went_on: bool  # with a run that had been killed
 
@@ -149,10 +149,10 @@ class Rebuild:
         with only_one(self.pipeline.datacenters[self.datacenter].state, self.datacenter) as folder:
             committed = self._table.version_of(self._app)
             made_by = fingerprint(self.pipeline)
-            progress = Progress.open(folder, self.window, made_by, committed, self._writes)
+            progress = BackfillProgress.open(folder, self.window, made_by, committed, self._writes)
             plan, pages, second_rows = self._plan(progress)
             self.on_plan(plan)
-            self._examples: list[Example] = []
+            self._examples: list[UnmadeRow] = []
             self._commits = 0
             tally = self._pages(pages, second_rows, progress)
             if self._writes:
@@ -177,7 +177,9 @@ class Rebuild:
 
     # -- the plan
 
-    def _plan(self, progress: Progress) -> tuple[RebuildPlan, list[list[TableFile]], dict[str, list[int]]]:
+    def _plan(
+        self, progress: BackfillProgress
+    ) -> tuple[RebuildPlan, list[list[TableFile]], dict[str, list[int]]]:
         self.say("looking for files with rows of these days")
         files = files_in(self._table, self.window)
         self.say("looking for events with more than one row")
@@ -198,7 +200,7 @@ class Rebuild:
         )
         return plan, pages, second_rows
 
-    def _is_left(self, path: str, progress: Progress) -> bool:
+    def _is_left(self, path: str, progress: BackfillProgress) -> bool:
         return path not in progress.done and f"rebuild-{progress.run}-" not in path
 
     def _second_rows(self, files: Sequence[TableFile]) -> dict[str, list[int]]:
@@ -214,8 +216,8 @@ class Rebuild:
     # -- the pages
 
     def _pages(
-        self, pages: list[list[TableFile]], second_rows: Mapping[str, list[int]], progress: Progress
-    ) -> Tally:
+        self, pages: list[list[TableFile]], second_rows: Mapping[str, list[int]], progress: BackfillProgress
+    ) -> RowTally:
         tally, tries, done = progress.tally, 0, 0
         began_us = self.clock.elapsed_us()
         while pages:
@@ -239,21 +241,21 @@ class Rebuild:
         return tally
 
     def _page(
-        self, page: Sequence[TableFile], second_rows: Mapping[str, list[int]], progress: Progress
-    ) -> Tally:
+        self, page: Sequence[TableFile], second_rows: Mapping[str, list[int]], progress: BackfillProgress
+    ) -> RowTally:
         pieces = pieces_of(page, self.piece_rows, second_rows)
         handle = self._table.load()
         if not {file.path for file in page} <= data_files(handle).keys():
             raise FilesGone([file.path for file in page])
         made = self._remake(pieces, progress.run)
-        tally = sum((one.tally for one in made), Tally())
+        tally = sum((one.tally for one in made), RowTally())
         self._examples += [example for one in made for example in one.examples]
         if self._writes:
             fault_point("rebuild.after_tasks")
             self._commit(page, pieces, made, tally, progress)
         return tally
 
-    def _remake(self, pieces: Sequence[Piece], run: str) -> list[Remade]:
+    def _remake(self, pieces: Sequence[RemakePiece], run: str) -> list[Remade]:
         epoch, files, index = _known_files(self.pipeline.datacenters[self.datacenter].state)
         context = RemakeContext(
             self.pipeline,
@@ -275,10 +277,10 @@ class Rebuild:
     def _commit(
         self,
         page: Sequence[TableFile],
-        pieces: Sequence[Piece],
+        pieces: Sequence[RemakePiece],
         made: Sequence[Remade],
-        tally: Tally,
-        progress: Progress,
+        tally: RowTally,
+        progress: BackfillProgress,
     ) -> None:
         touched = {path for one in made for path in one.touched}
         files = tuple(file.path for file in page)
@@ -322,7 +324,7 @@ def rows_in(pages: Iterable[Iterable[TableFile]]) -> int:
 
 
 def outputs_of(
-    pieces: Sequence[Piece], made: Sequence[Remade], touched: Collection[str]
+    pieces: Sequence[RemakePiece], made: Sequence[Remade], touched: Collection[str]
 ) -> tuple[list[OutputFile], list[OutputFile]]:
     """The files that take the place of the touched ones, and those that take nobody's place.
 
@@ -363,7 +365,7 @@ def files_in(table: OutputTable, window: Window) -> list[TableFile]:
     return [file for file in read if file is not None]
 
 
-def _file_in(store: Store, path: str, size_bytes: int, window: Window) -> TableFile | None:
+def _file_in(store: ObjectStore, path: str, size_bytes: int, window: Window) -> TableFile | None:
     metadata = pq.read_metadata(store.open(path))
     names = metadata.schema.names
     if "_event_time" not in names:

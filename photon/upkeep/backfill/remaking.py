@@ -31,14 +31,19 @@ from photon.upkeep.backfill.messages import (
     REMOVED,
     REMOVED_COLUMNS,
     TABLE,
-    Example,
     Kept,
     Remade,
     RemakeContext,
-    Tally,
+    RowTally,
+    UnmadeRow,
 )
-from photon.upkeep.backfill.places_today import NOT_LOOKED_FOR, Known, places_of_primaries, todays_numbers
-from photon.upkeep.backfill.plan import Piece
+from photon.upkeep.backfill.places_today import (
+    NOT_LOOKED_FOR,
+    KnownRecords,
+    places_of_primaries,
+    todays_numbers,
+)
+from photon.upkeep.backfill.plan import RemakePiece
 from photon.upkeep.backfill.records_at import Ints, LogCopy, Mask, RecordsAt, are, places_of, take
 from photon.upkeep.backfill.rows_in_doubt import settle_misplaced
 
@@ -55,9 +60,9 @@ class _Foreign:
     is_there: Mask  # whether a row's own record is at its place
 
 
-def remake(piece: Piece, context: RemakeContext) -> Remade:
+def remake(piece: RemakePiece, context: RemakeContext) -> Remade:
     """Make the rows of a piece again; write what takes their place where something differs."""
-    done = Remade((), (), (), Tally())
+    done = Remade((), (), (), RowTally())
     for rows in _slices(piece, context):
         made = _Remaking(rows, piece, context)
         made.make()
@@ -66,7 +71,7 @@ def remake(piece: Piece, context: RemakeContext) -> Remade:
     return done
 
 
-def _slices(piece: Piece, context: RemakeContext) -> Iterator[pa.Table]:
+def _slices(piece: RemakePiece, context: RemakeContext) -> Iterator[pa.Table]:
     """The rows of a piece with the table's columns, and where each one is: its file's number, and its own.
 
     At most `piece_rows` at once: a row group that compaction wrote may be many times that.
@@ -103,7 +108,7 @@ def _as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 class _Remaking:
     """The rows of one piece on their way. The number of a row in `rows` names it."""
 
-    def __init__(self, rows: pa.Table, piece: Piece, context: RemakeContext) -> None:
+    def __init__(self, rows: pa.Table, piece: RemakePiece, context: RemakeContext) -> None:
         self.rows, self.piece, self.context = rows, piece, context
         self.own = rows.select(ROW_COLUMNS.names)  # as it is to be
         window, times = context.window, rows["_event_time"].cast(pa.int64())
@@ -113,7 +118,7 @@ class _Remaking:
         self.is_left: Mask = np.zeros(rows.num_rows, bool)  # nobody has looked for its log file
         self.kept: dict[str, Ints] = {}
         self.gone: dict[str, Ints] = {}
-        self.examples: list[Example] = []
+        self.examples: list[UnmadeRow] = []
         self.fresh: pa.Table | None = None  # rows made again
         self.fresh_rows: Ints = np.empty(0, np.int64)  # in whose place they are
         self.changed: Mask = np.zeros(rows.num_rows, bool)
@@ -219,7 +224,7 @@ class _Remaking:
         if len(earlier):
             time = "_event_time" if side == "foreign" else "_primary_time"
             times_us = take(self.rows[time], rows[earlier]).combine_chunks().cast(pa.int64())
-            known = Known(copy.log.id, ids.take(pa.array(earlier)), times_us)
+            known = KnownRecords(copy.log.id, ids.take(pa.array(earlier)), times_us)
             numbers[earlier] = todays_numbers(
                 epochs[earlier], numbers[earlier], offsets[earlier], known, copy, side
             )
@@ -257,7 +262,7 @@ class _Remaking:
 
     def _tell(self, row: int, why: str) -> None:
         event_id, occurrence = (self.rows[name][row].as_py() for name in ("_event_id", "_occurrence"))
-        self.examples.append(Example(event_id, occurrence, why))
+        self.examples.append(UnmadeRow(event_id, occurrence, why))
 
     # -- what comes of it
 
@@ -268,7 +273,7 @@ class _Remaking:
         files = self.rows[FILE_COLUMN].to_numpy()
         numbers = np.unique(files[going | self.changed])
         touched = tuple(self.piece.parts[number].path for number in numbers.tolist())
-        tally = Tally(
+        tally = RowTally(
             rows=int(self.inside.sum()),
             same=len(self.fresh_rows) - int(self.changed.sum()),
             replaced=int(self.changed.sum()),

@@ -21,7 +21,7 @@ from photon.process.errors import UserError
 from photon.process.readable import counted
 from photon.registry.hashing import hashes_of_texts
 from photon.registry.opening import open_reader
-from photon.registry.origins import Origin, origins_of
+from photon.registry.origins import ClaimOrigin, origins_of
 from photon.storage.tokens import Occurrence
 from photon.upkeep.backfill.plan import CompetingRow, rows_to_drop
 from photon.upkeep.backfill.records_at import Mask
@@ -66,7 +66,7 @@ def settle_misplaced(
     return np.array([fate == "goes" for fate in fates], bool), pa.array(moved, pa.string())
 
 
-def fate_of(row: Stamp, claim: Origin | None, claim_there: Origin | None) -> Fate:
+def fate_of(row: Stamp, claim: ClaimOrigin | None, claim_there: ClaimOrigin | None) -> Fate:
     """The fate of a row, by the claims that hold its event and the event at its place.
 
     It goes if its plan holds the event at its place, for the record there: then its id was altered. So it
@@ -84,11 +84,11 @@ def fate_of(row: Stamp, claim: Origin | None, claim_there: Origin | None) -> Fat
     return "stays"
 
 
-def _stamp_of(claim: Origin) -> Stamp:
+def _stamp_of(claim: ClaimOrigin) -> Stamp:
     return Stamp(str(claim.claimant.epoch), str(claim.claimant), str(claim.occurrence))
 
 
-def _claims_of(pipeline: Pipeline, ids: list[str]) -> dict[str | None, Origin | None]:
+def _claims_of(pipeline: Pipeline, ids: list[str]) -> dict[str | None, ClaimOrigin | None]:
     """The claim that holds each id. RegistryUnavailable, RegistryMissing, RegistryMismatch."""
     distinct = [*dict.fromkeys(ids)]
     if not distinct:

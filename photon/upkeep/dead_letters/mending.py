@@ -20,7 +20,7 @@ from photon.adapters.user_modules import load_module
 from photon.dispatcher.recovery.orders import MOST_RECORDS, OrderedRecord
 from photon.logs.one_record import parse_lines
 from photon.logs.parse import DEAD_LETTER_RAW_BYTES, FOREIGN_EVENTS
-from photon.logs.scattered import Lines, read_lines
+from photon.logs.scattered import ScatteredLines, read_lines
 from photon.pipeline.file import Pipeline
 from photon.process.errors import WrongUsage
 from photon.storage.mended_letters import mended_letters
@@ -144,7 +144,7 @@ def lines_of(
     """These letters with their whole lines, as they were last tried. LakeUnavailable."""
     mended = mended_letters(pipeline, datacenter, found.epoch)
     in_logs = [each for each in letters if each.occurrence.file_number in found.files]
-    places = Lines(
+    places = ScatteredLines(
         np.array([each.occurrence.file_number for each in in_logs], np.int64),
         np.array([each.occurrence.offset_bytes for each in in_logs], np.int64),
         np.array([each.length_bytes for each in in_logs], np.int64),

@@ -63,7 +63,7 @@ _SUMMED = [each.name for each in fields(Minute) if each.name not in ("at_us", "s
 
 
 @dataclass(frozen=True)
-class Measured:
+class Moments:
     """Events with the moments that count, one element each."""
 
     joinable_us: Ints
@@ -74,8 +74,8 @@ class Measured:
     def __len__(self) -> int:
         return len(self.joinable_us)
 
-    def take(self, rows: npt.NDArray[Any]) -> Measured:
-        return Measured(*(getattr(self, each.name)[rows] for each in fields(self)))
+    def take(self, rows: npt.NDArray[Any]) -> Moments:
+        return Moments(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 NEVER_US = 2**62
@@ -86,7 +86,7 @@ def measured(
     came_after_us: Sequence[Ints],
     joined_us: Ints | None = None,
     committed_us: Ints | None = None,
-) -> Measured:
+) -> Moments:
     """When each event was joinable, and when it was readable.
 
     Joinable: the later of its own time and of the times before which its line, and that of its primary, were
@@ -101,7 +101,7 @@ def measured(
     if joined_us is not None and committed_us is not None:
         readable = np.maximum(joined_us, committed_us)
         by_commit = committed_us > 0
-    return Measured(joinable, readable, joinable > event_us, by_commit)
+    return Moments(joinable, readable, joinable > event_us, by_commit)
 
 
 @dataclass
@@ -117,7 +117,7 @@ class MinuteCounts:
         """Which events became joinable in these minutes."""
         return (joinable_us >= self.first_us) & (joinable_us < self.until_us)
 
-    def add(self, events: Measured) -> None:
+    def add(self, events: Moments) -> None:
         """Count those of these events that belong here."""
         events = events.take(self.inside(events.joinable_us))
         starts, minute_of = np.unique(events.joinable_us // MINUTE_US * MINUTE_US, return_inverse=True)

@@ -29,7 +29,7 @@ from photon.state.database import StateReader, StateUnavailable
 from photon.state.timeline import EpochTimeline, read_timeline
 from photon.state.view import open_view
 from photon.state.waiting.reasons import UNJOINABLE
-from photon.state.waiting.states import State
+from photon.state.waiting.states import WaitingState
 from photon.storage.columns import text
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.store_errors import is_away
@@ -38,9 +38,9 @@ from photon.storage.tokens import Occurrence
 from photon.verification.availability.budget import (
     HOUR_US,
     MINUTE_US,
-    Measured,
     Minute,
     MinuteCounts,
+    Moments,
     measured,
     minutes_to_judge,
 )
@@ -61,21 +61,21 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Events:
+class JudgedEvents:
     """Events of one datacenter, with what was measured of them; one element each."""
 
     epoch: str
     ids: pa.Array
     event_us: Ints
     places: Ints  # four columns: file number and offset of the record, and of its primary
-    moments: Measured
+    moments: Moments
 
     def __len__(self) -> int:
         return len(self.event_us)
 
-    def take(self, rows: npt.NDArray[Any]) -> Events:
+    def take(self, rows: npt.NDArray[Any]) -> JudgedEvents:
         ids = self.ids.take(pa.array(np.arange(len(self))[rows]))
-        return Events(self.epoch, ids, self.event_us[rows], self.places[rows], self.moments.take(rows))
+        return JudgedEvents(self.epoch, ids, self.event_us[rows], self.places[rows], self.moments.take(rows))
 
 
 def judge(
@@ -162,7 +162,7 @@ def read_until_us(
 
 def rows_since(
     pipeline: Pipeline, datacenter: str, timelines: Mapping[str, EpochTimeline], since_us: int
-) -> Iterator[Events]:
+) -> Iterator[JudgedEvents]:
     """The rows of a datacenter that could be read since then, with their moments, some at a time."""
     table = OutputTable(pipeline.datacenters[datacenter].lake, "joined_events")
     if not table.exists():
@@ -183,12 +183,12 @@ def rows_since(
                     yield _events_of_rows(batch, epoch, one)
 
 
-def _events_of_rows(rows: pa.RecordBatch, epoch: str, timeline: EpochTimeline) -> Events:
+def _events_of_rows(rows: pa.RecordBatch, epoch: str, timeline: EpochTimeline) -> JudgedEvents:
     places = np.concatenate([_places(rows["_occurrence"]), _places(rows["_primary_occurrence"])], axis=1)
     event_us, joined_us = (_microseconds(rows[name]) for name in ("_event_time", "_joined_at"))
     readable_us = timeline.readable(rows["_batch"].to_numpy())
     moments = measured(event_us, _came_after(timeline, places), joined_us, readable_us)
-    return Events(epoch, rows["_event_id"].cast(pa.string()), event_us, places, moments)
+    return JudgedEvents(epoch, rows["_event_id"].cast(pa.string()), event_us, places, moments)
 
 
 def _came_after(timeline: EpochTimeline, places: Ints) -> list[Ints]:
@@ -210,14 +210,14 @@ def _places(occurrences: pa.Array) -> Ints:
 # -- events without one
 
 
-def waiting_events(pipeline: Pipeline, state: StateReader, timeline: EpochTimeline) -> Events:
+def waiting_events(pipeline: Pipeline, state: StateReader, timeline: EpochTimeline) -> JudgedEvents:
     """Events that wait though their primary is in the index. StateUnavailable."""
     waiting, parts = state.waiting, [_no_events(state.epoch or "")]
     index = _Index(pipeline, state)
     for name in sorted(waiting.names):
         listed = waiting.listed(name)
-        is_open = listed.states != State.GONE
-        is_open &= (listed.index.reasons != UNJOINABLE) | (listed.states != State.OPEN)
+        is_open = listed.states != WaitingState.GONE
+        is_open &= (listed.index.reasons != UNJOINABLE) | (listed.states != WaitingState.OPEN)
         rows = np.flatnonzero(is_open)
         if len(rows):
             records = listed.index.records.select(["_id", "_file", "_offset", "primary_time_us"])
@@ -232,7 +232,7 @@ def _missing_events(
     report: DatacenterReport | None,
     state: StateReader,
     timeline: EpochTimeline,
-) -> list[Events]:
+) -> list[JudgedEvents]:
     """Events that a verification has just found missing, as far as this datacenter has to answer for it."""
     if report is None or report.epoch != state.epoch:
         return []
@@ -268,7 +268,7 @@ class _Index:
             mends = "" if is_away(error) else ": the index is merged just now, or the next start mends it"
             raise StateUnavailable(f"{error}{mends}; try again") from error
 
-    def events(self, records: pa.Table, key_hashes: Hashes, timeline: EpochTimeline) -> Events:
+    def events(self, records: pa.Table, key_hashes: Hashes, timeline: EpochTimeline) -> JudgedEvents:
         """Those of these records (id, file, offset, time) whose primary is there, without a row."""
         ids, files, offsets, times_us = records.columns
         if not self._segments:
@@ -283,7 +283,7 @@ class _Index:
         came_after = _came_after(timeline, places)
         event_us = expected_us[record]
         of_records = ids.combine_chunks().cast(pa.string()).take(pa.array(record))
-        return Events(self._epoch, of_records, event_us, places, measured(event_us, came_after))
+        return JudgedEvents(self._epoch, of_records, event_us, places, measured(event_us, came_after))
 
 
 def _is_there(files: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
@@ -291,7 +291,9 @@ def _is_there(files: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     return np.ones(len(files), bool)
 
 
-def without_row(pipeline: Pipeline, lacking: Iterable[Events], counts: MinuteCounts) -> list[Events]:
+def without_row(
+    pipeline: Pipeline, lacking: Iterable[JudgedEvents], counts: MinuteCounts
+) -> list[JudgedEvents]:
     """Those of these events that belong to the minutes and have no row in any datacenter; each once."""
     events = _concat([each.take(counts.inside(each.moments.joinable_us)) for each in lacking])
     if not len(events):
@@ -308,17 +310,17 @@ def without_row(pipeline: Pipeline, lacking: Iterable[Events], counts: MinuteCou
     return [events.take(np.array(kept, np.int64))] if kept else []
 
 
-def _no_events(epoch: str) -> Events:
+def _no_events(epoch: str) -> JudgedEvents:
     none = np.empty(0, np.int64)
-    return Events(epoch, pa.array([], pa.string()), none, none.reshape(0, 4), measured(none, []))
+    return JudgedEvents(epoch, pa.array([], pa.string()), none, none.reshape(0, 4), measured(none, []))
 
 
-def _concat(parts: list[Events]) -> Events:
+def _concat(parts: list[JudgedEvents]) -> JudgedEvents:
     moments = [each.moments for each in parts]
-    return Events(
+    return JudgedEvents(
         parts[0].epoch,
         pa.concat_arrays([each.ids for each in parts]),
         np.concatenate([each.event_us for each in parts]),
         np.concatenate([each.places for each in parts]),
-        Measured(*(np.concatenate([getattr(m, each.name) for m in moments]) for each in fields(Measured))),
+        Moments(*(np.concatenate([getattr(m, each.name) for m in moments]) for each in fields(Moments))),
     )

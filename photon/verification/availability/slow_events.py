@@ -16,7 +16,7 @@ from photon.state.timeline import EpochTimeline
 from photon.state.view import open_view
 from photon.verification.availability.budget import MINUTE_US, NEVER_US, MinuteCounts
 from photon.verification.availability.minutes import (
-    Events,
+    JudgedEvents,
     rows_since,
     timelines_of,
     waiting_events,
@@ -75,7 +75,7 @@ def slowest_events(pipeline: Pipeline, datacenter: str, minute_us: int, most: in
 
 
 def _slowest(
-    events: Events, minute: MinuteCounts, most: int, epoch: str, files: Mapping[int, TrackedFile]
+    events: JudgedEvents, minute: MinuteCounts, most: int, epoch: str, files: Mapping[int, TrackedFile]
 ) -> Iterator[SlowEvent]:
     inside = events.take(minute.inside(events.moments.joinable_us))
     took_us = inside.moments.readable_us - inside.moments.joinable_us

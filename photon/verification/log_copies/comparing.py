@@ -1,7 +1,7 @@
 """Compares the datacenters' copies of the logs, and keeps what was found of them in the lakes.
 
 Each byte of a log is digested once. The ids of an hour are read again only where its digests differ, and once
-for each difference. `Reading` does the reading: with Spark in `jobs`.
+for each difference. `CopyReaders` does the reading: with Spark in `jobs`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from photon.storage.columns import text
 from photon.verification.availability.minutes import read_until_us, timelines_of
 from photon.verification.log_copies.lacks import (
     SIDES,
-    Copy,
+    CopyKnowledge,
     FileDigest,
     Hour,
     Lack,
@@ -38,7 +38,7 @@ from photon.verification.log_copies.lacks import (
     short_copy,
     suspicions,
 )
-from photon.verification.log_copies.tasks import Part
+from photon.verification.log_copies.tasks import FilePart
 from photon.verification.report import VerificationReport
 
 _INT64 = pa.int64()
@@ -83,16 +83,16 @@ COMPARED = AppendTable(
 )
 
 
-class Reading(Protocol):
+class CopyReaders(Protocol):
     """The readers that a comparison needs."""
 
-    def digests(self, parts: Sequence[Part]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
+    def digests(self, parts: Sequence[FilePart]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
         """Digests by datacenter, and the files (datacenter, number) with bytes that can't be read."""
         ...
 
     def lacks(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[FilePart],
         expected: Mapping[Hour, Collection[str]],
         paths: Mapping[tuple[str, int], str],
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
@@ -104,13 +104,13 @@ class Reading(Protocol):
 
 
 @dataclass
-class Known:
+class KnownCopy:
     """One datacenter's copy, and what is new of it."""
 
-    copy: Copy
+    copy: CopyKnowledge
     epoch: str = ""
     files: Mapping[int, TrackedFile] = field(default_factory=dict)
-    new_parts: list[Part] = field(default_factory=list)
+    new_parts: list[FilePart] = field(default_factory=list)
     new_digests: list[FileDigest] = field(default_factory=list)
     problem: str = ""
 
@@ -136,7 +136,7 @@ class ComparedCopies:
 
 
 def compare_copies(
-    pipeline: Pipeline, selected: Collection[str], reading: Reading, now_us: int, keep: bool
+    pipeline: Pipeline, selected: Collection[str], reading: CopyReaders, now_us: int, keep: bool
 ) -> ComparedCopies:
     """Digest what is new in the logs of the `selected` datacenters, and compare with what all have.
 
@@ -149,7 +149,7 @@ def compare_copies(
         try:
             known[name] = _known(pipeline, name, name in selected, now_us)
         except UserError as error:
-            known[name] = Known(Copy(name), problem=str(error))
+            known[name] = KnownCopy(CopyKnowledge(name), problem=str(error))
     _digest(known, reading)
     for name in selected:
         if keep and known[name].epoch:
@@ -183,12 +183,12 @@ def compare_copies(
     )
 
 
-def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) -> Known:
+def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) -> KnownCopy:
     """The digests of a copy, and what is new in it if it is selected."""
     place = pipeline.datacenters[datacenter]
     with open_view(place.state) as state:
         if state is None or state.epoch is None:
-            return Known(Copy(datacenter))
+            return KnownCopy(CopyKnowledge(datacenter))
         epoch, files = state.epoch, state.files()
         begun_us = int(state.meta("begun_us") or 0) if state.follows_an_epoch else 0
         timeline = timelines_of(pipeline, datacenter, 0).get(epoch, EpochTimeline())
@@ -209,7 +209,7 @@ def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) 
     )
     # In a later epoch nobody knows what the logs had that went before it.
     unknown = {side: max(begun_us, copy.unknown_until_us.get(side, 0)) for side in SIDES}
-    known = Known(replace(copy, unknown_until_us=unknown), epoch, files)
+    known = KnownCopy(replace(copy, unknown_until_us=unknown), epoch, files)
     if is_selected:
         known.copy = replace(known.copy, read_until_us=until_us)
         for tracked in files.values():
@@ -219,11 +219,11 @@ def _known(pipeline: Pipeline, datacenter: str, is_selected: bool, now_us: int) 
             if start < tracked.offset_bytes and tracked.state != "open":
                 unknown[tracked.file.side] = max(unknown[tracked.file.side], tracked.grown_us)
             elif start < tracked.offset_bytes:
-                known.new_parts.append(Part(datacenter, Stretch(tracked, start, tracked.offset_bytes)))
+                known.new_parts.append(FilePart(datacenter, Stretch(tracked, start, tracked.offset_bytes)))
     return known
 
 
-def _digest(known: Mapping[str, Known], reading: Reading) -> None:
+def _digest(known: Mapping[str, KnownCopy], reading: CopyReaders) -> None:
     """Digest what is new. What can't be read is not tried again."""
     parts = [part for one in known.values() for part in one.new_parts]
     digests, unreadable = reading.digests(parts) if parts else ([], set())
@@ -243,7 +243,7 @@ def _digest(known: Mapping[str, Known], reading: Reading) -> None:
 
 
 def _lacks(
-    asked: Sequence[Suspicion], known: Mapping[str, Known], reading: Reading
+    asked: Sequence[Suspicion], known: Mapping[str, KnownCopy], reading: CopyReaders
 ) -> tuple[list[Lack], set[Hour]]:
     """Events that copies lack in these hours, and the hours of which something can't be read again."""
     gone: set[Hour] = set()
@@ -259,7 +259,9 @@ def _lacks(
                 bounds[place] = min(first, digest.first_offset), max(last, digest.last_offset)
                 hours.setdefault(place, set()).add(digest.hour_us)
     parts = [
-        Part(name, Stretch(known[name].files[number], first, last + 1), tuple(sorted(hours[name, number])))
+        FilePart(
+            name, Stretch(known[name].files[number], first, last + 1), tuple(sorted(hours[name, number]))
+        )
         for (name, number), (first, last) in bounds.items()
     ]
     expected = {each.hour: each.datacenters for each in asked if each.hour not in gone}
@@ -274,7 +276,7 @@ def _lacks(
 # -- what is kept
 
 
-def _store_copy(pipeline: Pipeline, one: Known, now_us: int) -> None:
+def _store_copy(pipeline: Pipeline, one: KnownCopy, now_us: int) -> None:
     row: dict[str, Any] = {
         "epoch": one.epoch,
         "number": one.copy.readings + 1,
@@ -290,11 +292,11 @@ def _store_copy(pipeline: Pipeline, one: Known, now_us: int) -> None:
     COPIES.append(pipeline, one.copy.datacenter, [row | unknown])
 
 
-def _stored_copy(pipeline: Pipeline, datacenter: str, epoch: str, now_us: int) -> Copy:
+def _stored_copy(pipeline: Pipeline, datacenter: str, epoch: str, now_us: int) -> CopyKnowledge:
     """The digests of an epoch's files. Of two readings at once the first one counts."""
     with COPIES.reading(pipeline, datacenter) as dataset:
         if dataset is None:
-            return Copy(datacenter)
+            return CopyKnowledge(datacenter)
         rows = dataset.to_table(filter=text("epoch") == epoch)
         rows = rows.sort_by([("number", "ascending"), ("at", "ascending")])
     hours_us = (each["hour_us"] for row in rows["digests"].to_pylist() for each in row)
@@ -315,7 +317,7 @@ def _stored_copy(pipeline: Pipeline, datacenter: str, epoch: str, now_us: int) -
         digests += [FileDigest(**each) for each in row["digests"] if each["hour_us"] >= since_us]
         until_us = row["read_until_us"]
         unknown = {side: max(unknown[side], row[f"{side}_unknown_until_us"]) for side in SIDES}
-    return Copy(datacenter, until_us, reached, digests, unknown, readings, digested_us)
+    return CopyKnowledge(datacenter, until_us, reached, digests, unknown, readings, digested_us)
 
 
 Verdicts = dict[tuple[Hour, str], list[Lack]]

@@ -44,7 +44,7 @@ class FileDigest:
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyKnowledge:
     """The knowledge of one datacenter's copy of the logs."""
 
     datacenter: str
@@ -89,7 +89,7 @@ class Suspicion:
     fingerprint: str  # stays the same as long as nothing is new in what they have
 
 
-def suspicions(copies: Collection[Copy], delay_us: int, now_us: int) -> Iterator[Suspicion]:
+def suspicions(copies: Collection[CopyKnowledge], delay_us: int, now_us: int) -> Iterator[Suspicion]:
     """The hours in which copies differ, of those that at least two datacenters have closed."""
     sums = {copy.datacenter: copy.by_hour() for copy in copies}
     hours = sorted({hour for of_copy in sums.values() for hour in of_copy})

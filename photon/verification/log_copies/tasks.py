@@ -40,7 +40,7 @@ IDS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """A part of one file of a datacenter; `hours_us` where only those hours are wanted."""
 
     datacenter: str
@@ -52,7 +52,7 @@ class Part:
         return self.stretch.tracked.file.side
 
 
-def digest_parts(parts: Iterable[Part], pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
+def digest_parts(parts: Iterable[FilePart], pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
     """For each piece of the parts, the events of each hour (`DIGESTS`)."""
     for part in parts:
         for events in _events(part, pipeline):
@@ -82,7 +82,7 @@ def digest_parts(parts: Iterable[Part], pipeline: Pipeline) -> Iterator[pa.Recor
                 yield _batch(part, DIGESTS, {**columns, "lost": [False] * len(starts)})
 
 
-def ids_of_parts(parts: Iterable[Part], pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
+def ids_of_parts(parts: Iterable[FilePart], pipeline: Pipeline) -> Iterator[pa.RecordBatch]:
     """The events of the parts that are of the wanted hours (`IDS`)."""
     for part in parts:
         for events in _events(part, pipeline):
@@ -98,7 +98,7 @@ def ids_of_parts(parts: Iterable[Part], pipeline: Pipeline) -> Iterator[pa.Recor
                 yield _batch(part, IDS, {**columns, "lost": [False] * wanted.num_rows})
 
 
-def _events(part: Part, pipeline: Pipeline) -> Iterator[pa.Table | None]:
+def _events(part: FilePart, pipeline: Pipeline) -> Iterator[pa.Table | None]:
     """The events of each piece: their identity, offset and time; None where bytes can't be read."""
     log = pipeline.primary if part.side == "primary" else pipeline.foreign
     logs = pipeline.datacenters[part.datacenter].logs
@@ -111,7 +111,7 @@ def _events(part: Part, pipeline: Pipeline) -> Iterator[pa.Table | None]:
         yield None
 
 
-def _batch(part: Part, schema: pa.Schema, columns: dict[str, object]) -> pa.RecordBatch:
+def _batch(part: FilePart, schema: pa.Schema, columns: dict[str, object]) -> pa.RecordBatch:
     """One batch; columns that are not given are null."""
     rows = len(columns["lost"])  # type: ignore[arg-type]
     own = {

@@ -17,7 +17,7 @@ from photon.dispatcher.refusals import OnHold
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.lease import AlreadyRunning
-from photon.dispatcher.shift.run import Shift, ShiftResult
+from photon.dispatcher.shift.run import JoinRun, ShiftResult
 from photon.event_store import logs as event_store
 from photon.join.tasks import LocalRunner
 from photon.pipeline.file import Pipeline
@@ -201,5 +201,7 @@ class Shifts:
     ) -> ShiftResult:
         runner, callbacks = LocalRunner(worker), Callbacks(should_stop=stop)
         machine = OneThread(worker, self.site.chance)
-        shift = Shift(pipeline, datacenter, runner, ShiftLimits(), callbacks, machine, lambda: worker.ledgers)
+        shift = JoinRun(
+            pipeline, datacenter, runner, ShiftLimits(), callbacks, machine, lambda: worker.ledgers
+        )
         return shift.run(mode)

@@ -22,14 +22,14 @@ from photon.dispatcher.claiming_rounds import ClaimingRounds
 from photon.dispatcher.committing import Committing
 from photon.dispatcher.dispatcher import Dispatcher
 from photon.join import deciding
-from photon.join.deciding import Decisions
+from photon.join.deciding import JoinDecisions
 from photon.registry.errors import RegistryUnavailable
 from photon.registry.lookups import Hold
 from photon.registry.opening import open_registry
 from photon.registry.view_store import VIEW_FILE
 from photon.releases.making import next_release
 from photon.state.lifecycle import Event
-from photon.state.outcomes import Verdict
+from photon.state.outcomes import JoinVerdict
 from photon.storage.output_files import OutputFile
 from photon.storage.tables import FENCED_TABLES, OutputTable
 from photon.unmatched.deciding import why_all
@@ -65,7 +65,7 @@ DECISIONS = "photon.join.deciding.Decisions"
 WATCH = "photon.dispatcher.recovery.registry_watch.RegistryWatch"
 _open_registry = open_registry
 _commit, _write = OutputTable.commit, OutputTable._write
-_undecided = Decisions.undecided
+_undecided = JoinDecisions.undecided
 _finish_earlier_work = Dispatcher._finish_earlier_work
 _commit_batch, _claim = Committing.commit_batch, ClaimingRounds._claim
 
@@ -104,7 +104,7 @@ def _unanswered_is_won(self: Any, claims: Any) -> Any:
 
 def _holds_are_joins() -> Any:
     verdicts = deciding._VERDICT_OF.copy()
-    verdicts[Hold.ELSEWHERE] = Verdict.JOINED_ELSEWHERE
+    verdicts[Hold.ELSEWHERE] = JoinVerdict.JOINED_ELSEWHERE
     return verdicts
 
 
@@ -114,7 +114,7 @@ def _with_no_view(pipeline: Any, datacenter: str, *more: Any) -> Any:
 
 
 def the_leader_decides(self: Any) -> Any:
-    """Replace `Decisions.undecided`: the first record of an id decides for all of them."""
+    """Replace `JoinDecisions.undecided`: the first record of an id decides for all of them."""
     rows = _undecided(self)
     for row, leader in zip(rows, self.events.leaders[self.events.of(rows)], strict=True):
         self.verdicts.of[row] = self.verdicts.of[leader]
