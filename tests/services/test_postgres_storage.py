@@ -73,7 +73,7 @@ def test_old_runs_go_with_their_events_but_the_newest_materialization_of_each_pa
 
 
 @pytest.mark.timeout(3_600)  # thirty days are 180 runs
-@pytest.mark.parametrize("number", [9, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [12, pytest.param(30, marks=pytest.mark.long)])
 def test_the_last_day_is_no_larger_than_the_one_after_the_longest_retention(
     server: Postgres, environment: dict[str, str], instance: DagsterInstance, number: int
 ) -> None:
