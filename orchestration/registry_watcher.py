@@ -19,7 +19,8 @@ from dagster import (
 from assets.registry_state import checks_of
 from orchestration.kept_instance import KEPT
 from orchestration.seen import unlike_shown
-from photon.health.memory import Memory
+from orchestration.watcher import due_of
+from photon.health.memory import WatcherNotes, as_text, from_text
 from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
@@ -32,7 +33,7 @@ ANSWER_SECONDS = 3.0  # an endpoint that takes longer does not answer at this lo
 
 
 def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> SensorDefinition:
-    """The sensor: it evaluates the checks of `registry_state` when Dagster shows another level."""
+    """The sensor: it evaluates the checks of `registry_state` when their level or words change."""
 
     clock = clock or SystemClock()
 
@@ -48,14 +49,17 @@ def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> Senso
             found = {ENDPOINTS: (_look(pipeline),)}
         except RegistryMissing as error:
             return SensorResult(skip_reason=SkipReason(str(error)))
-        memory = Memory.from_text(context.cursor).fresh(now_us).having_found(found, now_us)
+        before = from_text(context.cursor).get(ENDPOINTS, WatcherNotes())
+        memory = before.memory.fresh(now_us).having_found(found, now_us)
         told = {promise: one for promise, (one,) in memory.telling(found, now_us).items()}
         sure = {promise: one for promise, one in told.items() if not one.is_unsure}
+        due = due_of(sure, before.told, now_us)
         evaluations = [_evaluation(served, one) for one in checks_of(sure, pipeline)]
+        unlike = unlike_shown(KEPT.of(context), evaluations)
         return SensorResult(
             skip_reason=SkipReason("; ".join(one.text for one in told.values())),
-            cursor=memory.as_text(),
-            asset_events=unlike_shown(KEPT.of(context), evaluations),
+            cursor=as_text({ENDPOINTS: WatcherNotes(now_us, memory, {**before.told, **due})}),
+            asset_events=[one for one in evaluations if one.check_name in due or one in unlike],
         )
 
     return watcher

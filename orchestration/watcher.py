@@ -73,7 +73,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
             is_starting = bool(ShiftRuns(KEPT.of(context), served, name).in_progress())
             now_us = clock.now_us()
             seen = _look_at(pipeline, name, before.get(name, WatcherNotes()), now_us, is_starting, decisions)
-            due = _due(seen, now_us)
+            due = due_of(seen.verdicts, seen.notes.told, now_us)
             after[name] = replace(seen.notes, told={**seen.notes.told, **due})
             found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
             unlike = unlike_shown(KEPT.of(context), found.values())
@@ -97,11 +97,20 @@ def _look_at(
         facts = _looks_at(pipeline.file, name).answer(ask, ANSWER_SECONDS)
         found, memory = judge(facts, last.memory, pipeline)
         verdicts = in_checks(found, facts, memory, pipeline)
+        if not facts.growth.state_unreadable:
+            verdicts = {**_over(name, last.told, verdicts), **verdicts}
     except Exception as error:
         log.warning("datacenter %s can't be looked at", name, exc_info=True)
         return _not_seen(pipeline, name, last, now_us, error)
     problems = tuple(one.says for one in verdicts.values() if one.level != "ok")
     return WatcherLook(WatcherNotes(now_us, memory, last.told, is_starting), _sure(verdicts), problems)
+
+
+def _over(name: str, told: Mapping[str, ToldVerdict], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """Verdicts on what was told as wrong and can't be judged now, as before a first verification."""
+    says = f"{name}: what was wrong is over, and nothing has judged it since"
+    wrong = (promise for promise, one in told.items() if one.level != "ok" and promise not in verdicts)
+    return {promise: Verdict("ok", says) for promise in wrong}
 
 
 @lru_cache
@@ -128,12 +137,13 @@ def _not_seen(
     return WatcherLook(replace(last, memory=memory), _sure(verdicts), (says,))
 
 
-def _due(seen: WatcherLook, now_us: int) -> dict[str, ToldVerdict]:
+def due_of(
+    verdicts: Mapping[str, Verdict], told: Mapping[str, ToldVerdict], now_us: int
+) -> dict[str, ToldVerdict]:
     """The verdicts to be told now: those that changed, or go on for `AGAIN_US` or `WELL_AGAIN_US`."""
-    told = seen.notes.told
     return {
         promise: ToldVerdict.after(told.get(promise), verdict, now_us)
-        for promise, verdict in seen.verdicts.items()
+        for promise, verdict in verdicts.items()
         if promise not in told
         or told[promise].is_news(verdict, now_us, AGAIN_US)
         or now_us - told[promise].at_us >= WELL_AGAIN_US

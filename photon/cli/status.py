@@ -53,7 +53,7 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
         from photon.verification.availability.report import ALL, report_of
 
         availability = Question(lambda: report_of(pipeline))
-        decisions = beside_states(pipeline, decisions_in_time(pipeline, within / 2))
+        decisions = beside_states(pipeline, decisions_in_time(pipeline, within / 2, while_working=True))
         found, errors = look_at_all(pipeline, SystemClock(), decisions, within / 2)
         first = overall(found, errors, decisions.unknown_because is not None)
         is_needed = bool(

@@ -37,17 +37,6 @@ class Memory:
     looked_us: int = 0  # the last look
 
     @classmethod
-    def from_text(cls, text: str | None) -> Memory:
-        """As `as_text` gave it; a new one of what has another form."""
-        try:
-            return cls(**json.loads(text)) if text else cls()
-        except (ValueError, TypeError):
-            return cls()
-
-    def as_text(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
     def of_one_look(cls, facts: Facts, is_patient: bool = False) -> Memory:
         """The memory of who has looked only once: the last process says since when nobody works."""
         return cls(still_since_us=facts.lease.beat_us or None, is_patient=is_patient).after(facts)

@@ -63,7 +63,7 @@ def test_endpoints_that_go_and_come_back_are_told_once_each_time(
         said.append(told(done).get("endpoints_up"))
         cursor = done.cursor
         location.clock.advance(15)
-    assert said == [True, None, None, False, None, None, True]
+    assert said == [True, None, None, False, False, None, True], "a second one that goes changes the words"
 
 
 def test_endpoints_that_hang_are_told_at_the_looks_that_follow_for_half_a_minute(

@@ -337,6 +337,24 @@ def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(l
     assert not back["east__nothing_lost"].passed, "it is red still, and the run has left it without a result"
 
 
+def test_what_was_wrong_and_can_not_be_judged_any_more_is_red_no_longer(location: Location) -> None:
+    """Nobody has verified yet, so the trouble alone had a verdict."""
+    prepare(location.pipeline)
+    run_shift(location.pipeline, "east", "until_idle")
+    reports = Path(str(location.pipeline.datacenters["east"].lake)) / "verification_reports"
+    (reports / "_delta_log").mkdir(parents=True)
+    (reports / "_delta_log" / f"{0:020}.json").write_text("no commit")
+    last, said = None, []
+    for _ in range(3):
+        last = tick(location, last and last.cursor)
+        said.append(told(last).get("east__verified"))
+        location.clock.advance(30)
+        if len(said) == 2:
+            shutil.rmtree(reports)
+    assert [one and one.passed for one in said] == [None, False, True]
+    assert "east__verified" not in told(tick(location, last and last.cursor)), "once"
+
+
 def test_a_hold_is_told_at_the_next_look_and_so_is_its_end(location: Location) -> None:
     prepare(location.pipeline)
     run_shift(location.pipeline, "east", "until_idle")

@@ -167,6 +167,19 @@ def test_a_registry_that_hangs_is_one_that_could_not_be_asked(
     assert why.startswith(f"the local registry in {pipeline.registry_folder}: no answer within 0.1 s; ")
 
 
+def test_a_registry_that_a_busy_machine_asks_late_is_no_silent_one(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def register_of(_: Pipeline) -> None:
+        until = time.process_time() + 0.2
+        while time.process_time() < until:
+            pass
+
+    monkeypatch.setattr(people, "register_of", register_of)
+    assert decisions_in_time(pipeline, 0.1, while_working=True).unknown_because is None
+    assert decisions_in_time(pipeline, 0.1).unknown_because is not None
+
+
 def test_a_process_is_told_with_the_command_that_ends_it() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:

@@ -102,10 +102,15 @@ def ask_first(pipeline: Pipeline, is_patient: bool = False) -> None:
         return
 
 
-def decisions_in_time(pipeline: Pipeline, seconds: float = ASK_SECONDS) -> Decisions:
-    """As `decisions_of`; a registry that hangs is one that could not be asked. RegistryMismatch."""
+def decisions_in_time(
+    pipeline: Pipeline, seconds: float = ASK_SECONDS, while_working: bool = False
+) -> Decisions:
+    """As `decisions_of`; a registry that hangs is one that could not be asked. RegistryMismatch.
+
+    `while_working`: for who asks once, maybe on a busy machine. Who asks again knows what was so before.
+    """
     try:
-        return asked_in_time(pipeline, lambda: decisions_of(pipeline), seconds)
+        return asked_in_time(pipeline, lambda: decisions_of(pipeline), seconds, while_working)
     except NotInTime as error:
         return Decisions(unknown_because=str(error))
 
