@@ -28,7 +28,7 @@ ASK_SECONDS = 5.0  # for a master's answer
 BUILD_SECONDS = 10.0  # then a session that is being built is a wait, too
 NO_WORKER = (
     "has no worker with enough memory, or others have all of its cores (spark.settings {spark.cores.max: "
-    "NUMBER} of each leaves some to the others): start a worker"
+    "NUMBER} of each leaves some to the others): start a worker; where one has cores, an executor starts"
 )
 DYNAMIC = "spark.dynamicAllocation.enabled"
 _STANDALONE = "spark://"

@@ -47,7 +47,7 @@ class ServedPipeline:
         return load_pipeline(self.pipeline.file)
 
     def job_name(self, job: str) -> str:
-        return dagster_name(self.pipeline.name, job)
+        return self.pipeline.dagster_job(job)
 
     def group_name(self, group: str = "") -> str:
         """A part of the pipeline's graph; empty: that of the data itself."""

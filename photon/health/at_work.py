@@ -179,7 +179,7 @@ def if_lost(datacenter: str, pipeline: Pipeline) -> str:
         return ""
     return (
         f"; if it is lost for good: photon retire {pipeline.typed} {datacenter} (under Dagster the job "
-        "retirement), and its checks are green"
+        f"{pipeline.dagster_job('retirement')}), and its checks are green"
     )
 
 

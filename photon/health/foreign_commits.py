@@ -49,8 +49,9 @@ def judge_foreign_commits(
     leave = f"To leave taken rows away: photon acknowledge {pipeline.typed} {datacenter} --rows. "
     if any(one.kind == "changed" for one in found):  # it is refused as long as rows may be altered
         leave = ""
+    job = pipeline.dagster_job("recover")
     remedy = (
-        f"photon recover {pipeline.typed} joins again what is missing (under Dagster the job recovery), and "
+        f"photon recover {pipeline.typed} joins again what is missing (under Dagster the job {job}), and "
         f"photon verify {pipeline.typed} ends this once nothing is wrong. {leave}Verification names rows "
         "that others altered, with the command that makes them right. Rows that others added: delete them"
     )

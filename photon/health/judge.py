@@ -245,7 +245,8 @@ def _nothing_lost(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
         f"{facts.datacenter}: {', and '.join(said)}",
         f"photon status {pipeline.typed} names them; put the files back, or take their lines from another "
         "datacenter's copy; then, or if they are gone for good: "
-        f"photon acknowledge {pipeline.typed} {facts.datacenter} (under Dagster the job acknowledgement)",
+        f"photon acknowledge {pipeline.typed} {facts.datacenter} (under Dagster the job "
+        f"{pipeline.dagster_job('acknowledgement')})",
         "has lost what was to be read" if lost.is_certain else _doubt_in_short(lost),
         counts_exactly=True,
         names=facts.lost_named,

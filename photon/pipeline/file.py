@@ -95,6 +95,10 @@ class Pipeline(Strict):
         """The path of its file, quoted so that it can be typed in a command."""
         return shlex.quote(str(self.file))
 
+    def dagster_job(self, job: str) -> str:
+        """The name of one of its jobs in Dagster, whose names have no hyphens."""
+        return f"{self.name.replace('-', '_')}__{job}"
+
     def if_lake_is_lost(self, datacenter: str) -> str:
         """The remedy for a lake that nobody can bring back. The only datacenter has nobody to join on."""
         if self.datacenters.keys() <= {datacenter}:
