@@ -12,7 +12,7 @@ from photon.registry.stores.dynamo_directory import DynamoDirectory
 
 
 class DynamoEndpoint:
-    """Implements `photon.registry.stores.endpoint.Endpoint`."""
+    """Implements `photon.registry.stores.endpoint.StoreEndpoint`."""
 
     def __init__(self, address: EndpointAddress, timeout: timedelta, requests_at_once: int) -> None:
         self._connection = DynamoConnection(address, timeout, requests_at_once)

@@ -61,7 +61,7 @@ class Variant:
 
 TABLE, COMMITTING = "photon.storage.tables.OutputTable", "photon.dispatcher.committing.Committing"
 COUNTER = "photon.releases.parts.LakeCounter"
-DECISIONS = "photon.join.deciding.Decisions"
+DECISIONS = "photon.join.deciding.JoinDecisions"
 WATCH = "photon.dispatcher.recovery.registry_watch.RegistryWatch"
 _open_registry = open_registry
 _commit, _write = OutputTable.commit, OutputTable._write
@@ -255,8 +255,8 @@ VARIANTS: dict[str, Variant] = {
     "nobody sees to what a silent one holds": Variant(
         "E6",
         {
-            "photon.dispatcher.recovery.holders.Holders.tend": lambda self, count_held: False,
-            "photon.dispatcher.recovery.holders.Holders.wait_for_others": property(lambda self: True),
+            "photon.dispatcher.recovery.holders.OtherEpochs.tend": lambda self, count_held: False,
+            "photon.dispatcher.recovery.holders.OtherEpochs.wait_for_others": property(lambda self: True),
         },
         "F13",
         ("kill",),
@@ -311,7 +311,7 @@ VARIANTS: dict[str, Variant] = {
         UNMATCHED,
     ),
     "a late primary is passed over": Variant(
-        "U4", {"photon.unmatched.deciding.Window.among": _by_time_alone}, "U: ", UNMATCHED
+        "U4", {"photon.unmatched.deciding.Selection.among": _by_time_alone}, "U: ", UNMATCHED
     ),
     "positions of any epoch are believed": Variant(
         "U4", {"photon.unmatched.run.why_all": _of_this_epoch}, "U: ", UNMATCHED

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class SqliteEndpoint:
-    """See `photon.registry.stores.endpoint.Endpoint`."""
+    """See `photon.registry.stores.endpoint.StoreEndpoint`."""
 
     def __init__(self, address: EndpointAddress, timeout: timedelta) -> None:
         assert isinstance(address.where, Path)
