@@ -53,7 +53,8 @@ def run(location: Location, name: str) -> ExecuteInProcessResult:
 @pytest.mark.parametrize(
     "name",
     [
-        "days", "verification", "registry_report", "recover", "reshard", "gc", "find_unmatched",
+        # Not recover: where nothing is recorded it has nothing to ask, and a busy machine lets it end well.
+        "days", "verification", "registry_report", "reshard", "gc", "find_unmatched",
         "hold", "retirement", "repair",
     ],
 )  # fmt: skip
