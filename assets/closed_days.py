@@ -25,12 +25,12 @@ from dagster import (
 from assets.daily_joins import ASSET, JOB, partition_key
 from assets.runbook import section
 from assets.runs import canceled_with_a_sentence, cursor_of, ended_us, pipeline_of_run
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.pipeline.sections import Backfill
 from photon.process.clock import MICROSECONDS, SystemClock, in_iso
 from photon.state.completeness.published import last_said
 from photon.upkeep.backfill.days import day_of
-from resources.environment import ServedPipeline, dagster_name
+from resources.environment import ServedPipeline
 
 CHECK = "days_are_done"
 DATACENTER_TAG = "photon/datacenter"

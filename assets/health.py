@@ -26,8 +26,9 @@ from photon.health.facts import look
 from photon.health.judge import PROMISES, in_checks, judge
 from photon.health.memory import WatcherNotes, from_text, memory_beside
 from photon.health.verdict import Level, Verdict
+from photon.pipeline.file import dagster_name
 from photon.process.clock import SystemClock
-from resources.environment import ServedPipeline, dagster_name
+from resources.environment import ServedPipeline
 
 SEVERITY = {
     "ok": AssetCheckSeverity.WARN,

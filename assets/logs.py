@@ -24,10 +24,10 @@ from assets.attributes import kinds_of, places
 from assets.runs import Metadata, pipeline_of_run
 from assets.series import of_datacenter
 from photon.dispatcher.shift.growth import Growth, growth_of
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.pipeline.sections import ForeignLog, Log
 from photon.process.clock import MICROSECONDS, SystemClock
-from resources.environment import ServedPipeline, dagster_name
+from resources.environment import ServedPipeline
 
 LOGS = ("primary_log", "foreign_log")
 KINDS: Mapping[str, str] = {"csv": "csv", "tsv": "tsv", "jsonl": "json"}  # as Dagster calls formats

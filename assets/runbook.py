@@ -12,8 +12,7 @@ from pathlib import Path
 
 from dagster import AssetCheckResult, MetadataValue
 
-from photon.pipeline.file import Pipeline
-from resources.environment import dagster_name
+from photon.pipeline.file import Pipeline, dagster_name
 
 RUNBOOK = Path(__file__).parents[1] / "docs" / "runbook.md"
 _ASIDE = re.compile(r"\s+\(\[[^]]*\]\([^)]*\)\)")  # a link in brackets, to more that nothing serves here

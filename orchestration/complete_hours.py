@@ -15,10 +15,11 @@ from dagster import (
 )
 
 from assets.releases import ASSET, HOUR, release_of_hour
+from photon.pipeline.file import dagster_name
 from photon.pipeline.sections import Backfill
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.releases.finding import NoRelease, find_release
-from resources.environment import ServedPipeline, dagster_name
+from resources.environment import ServedPipeline
 
 TICK_SECONDS = 30
 MOST_HOURS = 500  # that one tick tells: each is an event in Dagster's storage

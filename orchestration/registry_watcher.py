@@ -19,14 +19,14 @@ from dagster import (
 from assets.registry_state import checks_of
 from orchestration.kept_instance import KEPT
 from orchestration.seen import unlike_shown
-from orchestration.watcher import due_of
+from orchestration.watcher import due_of, sure_of
 from photon.health.memory import WatcherNotes, as_text, from_text
 from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
 from photon.health.verdict import Verdict
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.process.clock import Clock, SystemClock
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
-from resources.environment import ServedPipeline, dagster_name
+from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
 ANSWER_SECONDS = 3.0  # an endpoint that takes longer does not answer at this look
@@ -52,7 +52,7 @@ def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> Senso
         before = from_text(context.cursor).get(ENDPOINTS, WatcherNotes())
         memory = before.memory.fresh(now_us).having_found(found, now_us)
         told = {promise: one for promise, (one,) in memory.telling(found, now_us).items()}
-        sure = {promise: one for promise, one in told.items() if not one.is_unsure}
+        sure = sure_of(told)
         due = due_of(sure, before.told, now_us)
         evaluations = [_evaluation(served, one) for one in checks_of(sure, pipeline)]
         unlike = unlike_shown(KEPT.of(context), evaluations)

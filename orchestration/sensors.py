@@ -33,11 +33,11 @@ from photon.dispatcher.refusals import OnHold, check_datacenters
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import Lease, LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time, register_of
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.errors import UserError
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
-from resources.environment import LocationSettings, ServedPipeline, dagster_name
+from resources.environment import LocationSettings, ServedPipeline
 
 
 def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:

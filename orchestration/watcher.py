@@ -103,7 +103,7 @@ def _look_at(
         log.warning("datacenter %s can't be looked at", name, exc_info=True)
         return _not_seen(pipeline, name, last, now_us, error)
     problems = tuple(one.says for one in verdicts.values() if one.level != "ok")
-    return WatcherLook(WatcherNotes(now_us, memory, last.told, is_starting), _sure(verdicts), problems)
+    return WatcherLook(WatcherNotes(now_us, memory, last.told, is_starting), sure_of(verdicts), problems)
 
 
 def _over(name: str, told: Mapping[str, ToldVerdict], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
@@ -118,7 +118,7 @@ def _looks_at(pipeline: Path, datacenter: str) -> Repeated[Facts]:
     return Repeated(STANDS_SECONDS)
 
 
-def _sure(verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+def sure_of(verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
     """Those that a next look does not take back; what Dagster shows of the others stays as it is."""
     return {promise: one for promise, one in verdicts.items() if not one.is_unsure}
 
@@ -134,7 +134,7 @@ def _not_seen(
     found = {"works": (verdict,)}
     memory = last.memory.fresh(now_us).having_found(found, now_us)
     verdicts = {promise: one for promise, (one,) in memory.telling(found, now_us).items()}
-    return WatcherLook(replace(last, memory=memory), _sure(verdicts), (says,))
+    return WatcherLook(replace(last, memory=memory), sure_of(verdicts), (says,))
 
 
 def due_of(

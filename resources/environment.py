@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dagster import AssetKey
 
-from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
+from photon.pipeline.file import Pipeline, PipelineError, dagster_name, load_pipeline
 from photon.pipeline.location import Location
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class ServedPipeline:
         return load_pipeline(self.pipeline.file)
 
     def job_name(self, job: str) -> str:
-        return self.pipeline.dagster_job(job)
+        return dagster_name(self.pipeline.name, job)
 
     def group_name(self, group: str = "") -> str:
         """A part of the pipeline's graph; empty: that of the data itself."""
@@ -97,11 +97,6 @@ def _file_name(path: str) -> str:
     """The name `clicks` for clicks/pipeline.yaml as for clicks.yaml: the file itself may not be readable."""
     file = Path(path)
     return re.sub(r"[^A-Za-z0-9_]", "_", file.parent.name if file.stem == "pipeline" else file.stem)
-
-
-def dagster_name(*parts: str) -> str:
-    """A name that Dagster allows (letters, digits, _), of names that pipeline files allow (- as well)."""
-    return "__".join(part.replace("-", "_") for part in parts)
 
 
 def location_settings(environ: Mapping[str, str] = os.environ) -> LocationSettings:

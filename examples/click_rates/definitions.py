@@ -30,9 +30,9 @@ from assets.releases import when_complete
 from assets.runs import canceled_with_a_sentence
 from jobs.release_rows import release_rows
 from orchestration.code_location import build_defs
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.releases.reading import OpenRelease, open_release
-from resources.environment import LocationSettings, ServedPipeline, dagster_name, location_settings
+from resources.environment import LocationSettings, ServedPipeline, location_settings
 
 TICK_SECONDS = 60
 POOL = "click_rates"  # one at a time, and apart from Photon's upkeep

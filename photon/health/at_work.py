@@ -9,7 +9,7 @@ from photon.dispatcher.shift.people import how_to_start
 from photon.health.facts import Facts
 from photon.health.memory import Memory
 from photon.health.verdict import Verdict, passing
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.process.clock import MICROSECONDS, in_utc
 from photon.process.pace import size, span
 from photon.process.readable import counted
@@ -179,7 +179,7 @@ def if_lost(datacenter: str, pipeline: Pipeline) -> str:
         return ""
     return (
         f"; if it is lost for good: photon retire {pipeline.typed} {datacenter} (under Dagster the job "
-        f"{pipeline.dagster_job('retirement')}), and its checks are green"
+        f"{dagster_name(pipeline.name, 'retirement')}), and its checks are green"
     )
 
 

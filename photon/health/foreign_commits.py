@@ -12,7 +12,7 @@ from pathlib import Path
 
 from photon.health.lakes import joined_table_id
 from photon.health.verdict import Verdict
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.pipeline.location import Location
 from photon.process.errors import UserError
 from photon.process.in_time import NotInTime, Repeated
@@ -49,7 +49,7 @@ def judge_foreign_commits(
     leave = f"To leave taken rows away: photon acknowledge {pipeline.typed} {datacenter} --rows. "
     if any(one.kind == "changed" for one in found):  # it is refused as long as rows may be altered
         leave = ""
-    job = pipeline.dagster_job("recover")
+    job = dagster_name(pipeline.name, "recover")
     remedy = (
         f"photon recover {pipeline.typed} joins again what is missing (under Dagster the job {job}), and "
         f"photon verify {pipeline.typed} ends this once nothing is wrong. {leave}Verification names rows "

@@ -34,7 +34,7 @@ from photon.health.measures import (
 from photon.health.memory import Memory
 from photon.health.unmatched import judge_unmatched
 from photon.health.verdict import Verdict, late_after, level_after, level_of, passing, worst
-from photon.pipeline.file import Pipeline
+from photon.pipeline.file import Pipeline, dagster_name
 from photon.process.clock import MICROSECONDS, in_utc, microseconds
 from photon.process.pace import size, span
 from photon.process.readable import counted, typed
@@ -246,7 +246,7 @@ def _nothing_lost(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
         f"photon status {pipeline.typed} names them; put the files back, or take their lines from another "
         "datacenter's copy; then, or if they are gone for good: "
         f"photon acknowledge {pipeline.typed} {facts.datacenter} (under Dagster the job "
-        f"{pipeline.dagster_job('acknowledgement')})",
+        f"{dagster_name(pipeline.name, 'acknowledgement')})",
         "has lost what was to be read" if lost.is_certain else _doubt_in_short(lost),
         counts_exactly=True,
         names=facts.lost_named,

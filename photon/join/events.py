@@ -74,7 +74,7 @@ class Events:
         self.leaders[self.of(first)] = first
 
     def is_ordered(self, event: int) -> bool:
-        """Whether recovery has asked for one of its records."""
+        """Recovery has asked for one of its records."""
         return bool(self.records.is_ordered[self.members(event)].any())
 
     def member_at(self, event: int, place: Occurrence) -> int | None:

@@ -95,10 +95,6 @@ class Pipeline(Strict):
         """The path of its file, quoted so that it can be typed in a command."""
         return shlex.quote(str(self.file))
 
-    def dagster_job(self, job: str) -> str:
-        """The name of one of its jobs in Dagster, whose names have no hyphens."""
-        return f"{self.name.replace('-', '_')}__{job}"
-
     def if_lake_is_lost(self, datacenter: str) -> str:
         """The remedy for a lake that nobody can bring back. The only datacenter has nobody to join on."""
         if self.datacenters.keys() <= {datacenter}:
@@ -120,6 +116,11 @@ class PipelineError(WrongUsage):
 
     def __str__(self) -> str:
         return "\n".join(self.problems)
+
+
+def dagster_name(*parts: str) -> str:
+    """A name that Dagster allows (letters, digits, _), of names that pipeline files allow (- as well)."""
+    return "__".join(part.replace("-", "_") for part in parts)
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -155,7 +156,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
 
 
 def _needs_clients(pipeline: Pipeline) -> bool:
-    """Whether its registry or one of its folders is behind a server."""
+    """A server has its registry, or one of its folders."""
     places = pipeline.datacenters.values()
     on_s3 = (isinstance(one, S3Folder) for place in places for one in (place.logs, place.lake))
     return pipeline.registry.endpoints != "local" or any(on_s3)

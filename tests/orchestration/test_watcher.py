@@ -338,7 +338,7 @@ def test_a_state_that_cannot_be_read_is_told_once_and_turns_no_red_check_green(l
 
 
 def test_what_was_wrong_and_can_not_be_judged_any_more_is_red_no_longer(location: Location) -> None:
-    """Nobody has verified yet, so the trouble alone had a verdict."""
+    """Before a first verification the trouble alone has a verdict."""
     prepare(location.pipeline)
     run_shift(location.pipeline, "east", "until_idle")
     reports = Path(str(location.pipeline.datacenters["east"].lake)) / "verification_reports"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from examples.demo.traffic import Traffic
-from resources.environment import EnvironmentMistake, LocationSettings, dagster_name, location_settings
+from photon.pipeline.file import dagster_name
+from resources.environment import EnvironmentMistake, LocationSettings, location_settings
 
 
 def pipeline_file(folder: Path, name: str = "clicks", datacenters: tuple[str, ...] = ("east", "west")) -> str:

@@ -286,7 +286,7 @@ def set_time(path: Path, seconds: int | None) -> None:
 
 
 def rotated_twice(world: World, is_compressed: bool, is_late: bool) -> list[bytes]:
-    """Rotate a log of which c1 and c2 were read twice, while nobody looks; what is to be read."""
+    """Rotate a log while nobody looks, after c1 and c2 were read twice; return what is to be read."""
     folder = world.folder / "c"
     (folder / "app.log").rename(folder / "app.log.2")
     if is_late:

@@ -49,7 +49,7 @@ class LineReader(ABC):
         """The values of one line by key, as text; ValueError says why it is no record."""
 
     def may_escape(self, data: bytes) -> bool:
-        """Whether these lines may spell a value otherwise than by its own characters."""
+        """These lines may spell a value otherwise than by its own characters."""
         return True
 
     def value(self, record: Mapping[str, str | None], name: str) -> str | None:
