@@ -61,7 +61,7 @@ class BatchExecution:
         tools, plan = self.tools, self.plan
         tools.announcer.begun()
         is_piece = bool(plan.content.lineage.abandoned)
-        life = lifecycle.new_life(is_piece)
+        life = lifecycle.new_life(is_piece, plan.content.attempts)
         if found_open:
             log.info("batch %d was left open", plan.key.batch)
             died = plan.key.plan_id != tools.last_plan_id
@@ -99,7 +99,7 @@ class BatchExecution:
                 case PlanState.READY:
                     self._attempt(life, began_us)
                 case PlanState.COMMITTED:
-                    self._read_back()
+                    self._read_back(life)
                 case PlanState.DOOMED:
                     self._abandon(life.doom or "")
             return Event.ENDED, ""
@@ -253,15 +253,18 @@ class BatchExecution:
         self.tools.state.complete(self.plan, completion)
         self.tools.announcer.completed()
 
-    def _read_back(self) -> None:
+    def _read_back(self, life: Life) -> None:
         """Complete a batch that the table has, and queue all of its work again: its results are lost.
 
-        The new plan finds its rows in the table, and what it claimed in vain is free by then (A6, A8).
+        The new plan finds its rows in the table, and what it claimed in vain is free by then (A6, A8). It has
+        lost as many attempts; work that is not to be attempted again comes in halves (A17).
         """
         log.info("batch %d was committed but not completed: reading it back", self.plan.key.batch)
-        self._close_now()
         lineage = self.plan.content.lineage.after(self.plan.as_origin)
-        self._queue_again([replace(self.plan.content, lineage=lineage)])
+        again = [replace(self.plan.content, lineage=lineage, attempts=life.attempts.again())]
+        parts = again if life.doom is None else self._halves(life.doom)
+        self._close_now()
+        self._queue_again(parts)
 
     def _queue_again(self, requeue: list[PlanContent]) -> None:
         """Complete a batch without results, with its work queued as new plans'."""
@@ -281,6 +284,15 @@ class BatchExecution:
 
     def _abandon(self, reason: str) -> None:
         """Commit a batch that can't end empty, free its ids, queue its work in halves (A11)."""
+        parts = self._halves(reason)
+        self.tools.committing.commit_empty(self.plan)
+        fault_point("abandon.after_commit")
+        self._close_now()
+        fault_point("abandon.after_close")
+        self._queue_again(parts)
+
+    def _halves(self, reason: str) -> list[PlanContent]:
+        """The work of a batch that can't end. TooManyDeaths."""
         tools, plan, reader = self.tools, self.plan, self.reader
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
         logs = tools.pipeline.datacenters[tools.datacenter].logs
@@ -288,8 +300,4 @@ class BatchExecution:
         if any(part.lineage.quarantine for part in parts):
             tools.quarantined_in_a_row += 1
             completion.check_deaths(tools.quarantined_in_a_row, reason)
-        tools.committing.commit_empty(plan)
-        fault_point("abandon.after_commit")
-        self._close_now()
-        fault_point("abandon.after_close")
-        self._queue_again(parts)
+        return parts

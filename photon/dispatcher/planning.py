@@ -15,6 +15,7 @@ from photon.logs.ranges import RangeGone, read_range
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Limits, Retry
 from photon.process.clock import microseconds
+from photon.state.lifecycle import Attempts
 from photon.state.plan import Plan, PlanContent
 from photon.state.waiting import retries as retrying
 from photon.state.waiting.retries import Retries
@@ -99,7 +100,7 @@ def split(
     `rules_of` has those of files whose records may have several lines.
     """
     lineage = plan.content.lineage.after(plan.as_origin, reason)
-    content = replace(plan.content, lineage=lineage)
+    content = replace(plan.content, lineage=lineage, attempts=Attempts())
     parts = halves(content)
     if len(parts) > 1:
         return parts

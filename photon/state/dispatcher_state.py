@@ -233,7 +233,7 @@ class DispatcherState(StateReader):
                     content,
                     advances,
                     plan.requeue_id,
-                    attempts_to_json(Attempts()),
+                    attempts_to_json(plan.content.attempts),
                 ),
             )
             put_sizes(db, grown)

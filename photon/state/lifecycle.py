@@ -89,6 +89,10 @@ class Attempts:
         """After an attempt. One that waits for registry, lake, state or adapter counts for nothing."""
         return replace(self, under_way=False, died=self.died + died, timed_out=self.timed_out + timed_out)
 
+    def again(self) -> Attempts:
+        """Return what the next plan of the same work begins with: what was lost stays lost."""
+        return Attempts(died=self.died, timed_out=self.timed_out)
+
     def why_no_more(self, is_piece: bool) -> str | None:
         """Why the plan is not attempted again; None: it is. `is_piece`: of a plan that was abandoned."""
         lost = self.died + self.timed_out
@@ -124,9 +128,9 @@ class Life:
         return self.is_piece or self.attempts.timed_out > 0
 
 
-def new_life(is_piece: bool) -> Life:
-    """The life of a plan that was just stored, with its first attempt."""
-    return Life(PlanState.READY, Attempts(), is_piece)
+def new_life(is_piece: bool, attempts: Attempts = Attempts()) -> Life:
+    """The life of a plan that was just stored, with its first attempt, and those that its work has lost."""
+    return Life(PlanState.READY, attempts, is_piece)
 
 
 def found_open(attempts: Attempts, is_piece: bool, died: bool) -> Life:

@@ -6,7 +6,7 @@ The stored form is JSON with a version. Offsets count decompressed bytes.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from photon.logs.files import ByteRange
 from photon.process.errors import FormatTooNew
+from photon.state.lifecycle import Attempts
 from photon.state.waiting.retries import Retries
 from photon.storage.tokens import PlanKey
 
@@ -66,6 +67,7 @@ class PlanContent:
     retries: tuple[Retries, ...] = ()
     final: bool = False  # the logs are declared complete: a record without a primary is unjoinable
     lineage: Lineage = Lineage()
+    attempts: Attempts = Attempts()  # the plan begins with these: earlier ones of its work have lost some
 
     @property
     def empty(self) -> bool:
@@ -98,6 +100,7 @@ def content_to_json(content: PlanContent) -> str:
         "origins": [[origin.batch, origin.plan_id] for origin in content.lineage.origins],
         "abandoned": content.lineage.abandoned,
         "is_one_record": content.lineage.is_one_record,
+        "attempts": asdict(content.attempts),
     }
     return json.dumps(stored, separators=(",", ":"))
 
@@ -115,6 +118,7 @@ def content_from_json(text: str) -> PlanContent:
         lineage=Lineage(
             tuple(Origin(*item) for item in data["origins"]), data["abandoned"], data["is_one_record"]
         ),
+        attempts=Attempts(**data.get("attempts", {})),
     )
 
 
