@@ -142,6 +142,15 @@ def test_an_epoch_is_silent_once_its_beats_have_stood_still_for_long_enough() ->
     assert not watch.is_silent(EPOCH)
 
 
+def test_an_epoch_whose_batches_go_on_is_not_silent_though_no_beat_is_heard() -> None:
+    watch = SilenceWatch(30 * SECOND_US)
+    for second in range(0, 60, 15):
+        watch.look({EPOCH: (1, 7 + second // 30)}, second * SECOND_US)
+        assert not watch.is_silent(EPOCH)
+    watch.look({EPOCH: (1, 8)}, 60 * SECOND_US)
+    assert watch.is_silent(EPOCH)
+
+
 def test_a_process_that_stood_still_itself_takes_nobody_for_dead_at_once() -> None:
     watch = SilenceWatch(30 * SECOND_US)
     watch.look({EPOCH: 1}, 0)

@@ -22,7 +22,7 @@ from photon.process.clock import MICROSECONDS, microseconds
 from photon.process.faults import fault_point
 from photon.registry.closing import Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
-from photon.registry.epochs import end_epochs, give_up_epochs, is_live
+from photon.registry.epochs import claimed_through, end_epochs, give_up_epochs, is_live
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.register import Register
 from photon.registry.view import unclosed_claimants
@@ -46,26 +46,26 @@ EpochState = Literal["at work", "silent", "over", "given up"]
 
 @dataclass
 class SilenceWatch:
-    """For how long the beats of each epoch have stood still, as far as this process has looked."""
+    """For how long the signs of each epoch have stood still, as far as this process has looked."""
 
     silent_after_us: int
     _looked_us: int | None = None
-    _beats: dict[Epoch, int] = field(default_factory=dict)
+    _signs: dict[Epoch, object] = field(default_factory=dict)
     _silence_us: dict[Epoch, int] = field(default_factory=dict)
 
-    def look(self, beats: Mapping[Epoch, int], now_us: int) -> None:
-        """Take note of the beats as they are now. An epoch that is not among them is watched anew later."""
+    def look(self, signs: Mapping[Epoch, object], now_us: int) -> None:
+        """Take note of the signs as they are now. An epoch that is not among them is watched anew later."""
         pause_us = 0 if self._looked_us is None else now_us - self._looked_us
         counted_us = min(pause_us, self.silent_after_us // SHARE_OF_A_PAUSE)
         silence_us = dict(self._silence_us)
         self._silence_us = {
-            epoch: silence_us.get(epoch, 0) + counted_us if self._beats.get(epoch) == beat else 0
-            for epoch, beat in beats.items()
+            epoch: silence_us.get(epoch, 0) + counted_us if self._signs.get(epoch) == sign else 0
+            for epoch, sign in signs.items()
         }
-        self._beats, self._looked_us = dict(beats), now_us
+        self._signs, self._looked_us = dict(signs), now_us
 
     def is_silent(self, epoch: Epoch) -> bool:
-        """Whether its beats have stood still for long enough."""
+        """Whether its signs have stood still for long enough."""
         return self._silence_us.get(epoch, 0) >= self.silent_after_us
 
 
@@ -144,7 +144,10 @@ class OtherEpochs:
         self._tended_us = now_us
         self._registry.read_on()
         epochs = _epochs(self._others_unclosed())
-        self._silence.look(self._registry.beats(sorted(epochs)), self._clock.elapsed_us())
+        beats = self._registry.beats(sorted(epochs))
+        # A batch more is a sign as well: so each has its time (A25).
+        signs = {epoch: (beats[epoch], claimed_through(self._registry, epoch)) for epoch in epochs}
+        self._silence.look(signs, self._clock.elapsed_us())
         for epoch in sorted(epochs):
             self._end_unless_at_work(epoch)
         return self._has_changed(count_held)
