@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from typing import Literal
 
 import pyarrow as pa
@@ -73,9 +72,6 @@ FENCED_TABLES: tuple[TableName, ...] = (
 COMMITS_OF_A_BATCH = 3  # new columns, rows, a fence: processes that died may have left all of them unsynced
 # Keys that a commit carries beside its version (protocol A15).
 _PIPELINE = "pipeline "  # the description of a table begins with it
-# So many commits are searched for the last one of an app. It is nearly always the newest, but upkeep may have
-# made many since.
-COMMITS_READ = 1_000
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
 REOPENED_AFTER_SECONDS = 120.0  # a handle; sooner than entries leave the log (`compaction.keep_log`)
 IDLE_SECONDS = 14_400.0  # the same of one that reads nothing more, since nothing was committed
@@ -281,7 +277,8 @@ class OutputTable:
             return NOT_BEGUN
         batch = self.version_in(handle, app)
         with self.reading():
-            for commit in islice(commits(self.folder, handle.version()), COMMITS_READ if batch else 0):
+            # Nearly always the newest. Upkeep may have made many since, which a bundle has together.
+            for commit in commits(self.folder, handle.version()) if batch else ():
                 if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
                     return LastCommit(batch, commit.get(PLAN_METADATA))
         # The log may have lost its entry: then its rows name the plan. Without rows nobody can take them.
