@@ -57,12 +57,13 @@ class Committing:
         may show it. CommitConflict, SchemaConflict.
         """
         side_files = {name: results.files(name) for name in (*SIDE_TABLES, LEFT_OUT)}
+        earlier = [(origin.batch, origin.plan_id) for origin in plan.content.lineage.origins]
         # The commit of the joined rows asks it anyway: a batch without side rows is not to ask twice.
         if any(side_files.values()) and self._joined.version_of(self._app) >= plan.key.batch:
             raise CommitConflict(f"{self._joined.folder} has batch {plan.key.batch}, of another plan")
         for name, files in side_files.items():
             if files:
-                self.tables[name].commit_missing(files, self.datacenter, plan.key)
+                self.tables[name].commit_missing(files, self.datacenter, plan.key, earlier)
             fault_point(f"side_tables.after_{name}")
         fault_point("commit.before_main")
         self._commit_rows(plan, results.files("joined_events"))

@@ -6,7 +6,7 @@ The stored form is JSON with a version. Offsets count decompressed bytes.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -67,7 +67,7 @@ class PlanContent:
     retries: tuple[Retries, ...] = ()
     final: bool = False  # the logs are declared complete: a record without a primary is unjoinable
     lineage: Lineage = Lineage()
-    attempts: Attempts = Attempts()  # the plan begins with these: earlier ones of its work have lost some
+    attempts: Attempts = field(default_factory=Attempts)  # earlier plans of its work have lost some
 
     @property
     def empty(self) -> bool:

@@ -309,17 +309,29 @@ class OutputTable:
             raise CommitConflict(f"{self.folder} knows nothing of {app}: it was put back")
         self._write(handle, files, app, batch, plan_id)
 
-    def commit_missing(self, files: Sequence[OutputFile], datacenter: str, plan: PlanKey) -> None:
-        """Make the rows of `files` visible that the plan has not put into this side table yet (A12).
+    def commit_missing(
+        self,
+        files: Sequence[OutputFile],
+        datacenter: str,
+        plan: PlanKey,
+        earlier: Iterable[tuple[int, str]] = (),
+    ) -> None:
+        """Make the rows of `files` visible that nobody has put into this side table yet (A12).
 
-        Rows are compared on the very handle that commits. CommitConflict, LakeUnavailable.
+        Neither the plan nor the `earlier` ones of its work, by batch and id. Rows are compared on the very
+        handle that commits. CommitConflict, LakeUnavailable.
         """
         app, handle = app_id(datacenter, plan.epoch, self.name), self.with_columns_of(files)
         version = self.version_in(handle, app)
         if version > plan.batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, beyond {plan.batch}")
-        if version == plan.batch:
-            there = self._occurrences_at(handle, plan.epoch, plan.batch, plan.plan_id)
+        there = {
+            occurrence
+            for batch, plan_id in ((plan.batch, plan.plan_id), *earlier)
+            if batch <= version
+            for occurrence in self._occurrences_at(handle, plan.epoch, batch, plan_id)
+        }
+        if there:
             files = [kept for file in files if (kept := self._without(file, there)) is not None]
         if files:
             self._write(handle, files, app, plan.batch, plan.plan_id)

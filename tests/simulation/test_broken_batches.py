@@ -59,7 +59,9 @@ def test_attempts_that_are_not_counted_run_one_record_again_and_again(
 def test_a_side_table_that_is_compared_by_its_version_alone_loses_what_the_second_run_finds(
     world: World, monkeypatch: Patch
 ) -> None:  # A12
-    def by_version(self: OutputTable, files: Sequence[OutputFile], datacenter: str, plan: PlanKey) -> None:
+    def by_version(
+        self: OutputTable, files: Sequence[OutputFile], datacenter: str, plan: PlanKey, earlier: object
+    ) -> None:
         app = app_id(datacenter, plan.epoch, self.name)
         if self.version_of(app) < plan.batch:
             self.commit(files, app, plan.batch, None, plan.plan_id)

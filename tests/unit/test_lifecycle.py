@@ -115,6 +115,17 @@ def test_a_plan_that_was_committed_is_read_back_however_often_it_was_attempted()
     assert told(found_open(attempts, False, died=True), Event.HAS_COMMITTED).state is PlanState.COMMITTED
 
 
+def test_work_that_was_committed_and_comes_again_has_lost_as_many_attempts() -> None:
+    """Else a record that kills its process right after each commit would do so for ever."""
+    attempts = Attempts()
+    for died in (1, 2):
+        life = told(found_open(attempts, False, died=True), Event.HAS_COMMITTED)
+        assert life.doom is None
+        attempts = new_life(False, life.attempts.again()).attempts
+        assert (attempts.begun, attempts.under_way, attempts.died) == (1, True, died)
+    assert told(found_open(attempts, False, died=True), Event.HAS_COMMITTED).doom
+
+
 def test_a_plan_that_its_own_process_finds_open_has_not_died() -> None:
     assert found_open(Attempts(), False, died=False).attempts.died == 0
 

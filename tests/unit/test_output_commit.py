@@ -11,7 +11,7 @@ import pytest
 
 from photon.adapters import ROW_COLUMNS
 from photon.process.faults import watched
-from photon.storage.columns import fit
+from photon.storage.columns import TABLE_COLUMNS, fit
 from photon.storage.delta import LakeUnavailable
 from photon.storage.output_files import OutputFile, write_rows
 from photon.storage.own_columns import SchemaConflict, columns_to_add
@@ -129,6 +129,23 @@ def test_a_token_of_another_plan_has_no_row_though_its_batch_and_occurrence_have
     table.commit([written(table, "a")], APP, 1, 0, "p")
     own, others = (Token(PlanKey("east", "e", 1, plan_id), Occurrence(1, 0)) for plan_id in "pq")
     assert table.row_status_of([own, others]) == {own: "row", others: "no row"}
+
+
+def test_a_row_of_an_earlier_plan_that_came_after_the_look_is_left_alone_on_the_handle_that_commits(
+    tmp_path: Path,
+) -> None:
+    letters = OutputTable(tmp_path, "dead_letters")
+    letters.create("clicks", "east")
+
+    def letter(batch: int, plan_id: str) -> None:
+        named = {"_epoch": "e", "_batch": batch, "_plan": plan_id, "_occurrence": "1:0"}
+        rows = pa.Table.from_pylist([named], TABLE_COLUMNS["dead_letters"])
+        file, plan = write_rows(tmp_path, "dead_letters", batch, rows), PlanKey("east", "e", batch, plan_id)
+        letters.commit_missing([file], "east", plan, [(1, "p")])
+
+    letter(1, "p")
+    letter(2, "q")
+    assert letters.load().to_pyarrow_table()["_plan"].to_pylist() == ["p"]
 
 
 def test_only_the_dispatcher_commits_rows_and_claims_ids() -> None:
