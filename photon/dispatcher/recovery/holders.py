@@ -145,7 +145,7 @@ class OtherEpochs:
         self._registry.read_on()
         epochs = _epochs(self._others_unclosed())
         beats = self._registry.beats(sorted(epochs))
-        # A batch more is a sign as well: so each has its time (A25).
+        # A new batch is a sign as well (E6).
         signs = {epoch: (beats[epoch], claimed_through(self._registry, epoch)) for epoch in epochs}
         self._silence.look(signs, self._clock.elapsed_us())
         for epoch in sorted(epochs):
