@@ -71,7 +71,7 @@ class CountingS3(FaultyS3):
 def asked(method: str, target: str) -> tuple[str, str]:
     """The method of a request as the bill knows it, and the key with its bucket that it is about."""
     url = urlsplit(target)
-    query = parse_qs(url.query)
+    query = parse_qs(url.query, keep_blank_values=True)
     if "list-type" in query:
         return "LIST", f"{url.path.strip('/')}/{query.get('prefix', [''])[0]}"
     return ("DELETE" if "delete" in query else method), unquote(url.path).strip("/")

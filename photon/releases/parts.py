@@ -37,7 +37,7 @@ READ_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined")  # beside the 
 UNMATCHED: TableName = "unmatched"
 # On S3 a look at a table is a request. What others commit to a side table is a red fact within a minute: with
 # a release each half minute that is each time. Of a table that is not there nothing was promised.
-SIDE_LOOKED_SECONDS, ABSENT_LOOKED_SECONDS = 25.0, 80.0
+SIDE_LOOKED_SECONDS, ABSENT_LOOKED_SECONDS = 25.0, 170.0
 Others = dict[str, tuple[ForeignCommits, ...]]  # commits of others, by table
 
 

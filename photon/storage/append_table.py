@@ -50,6 +50,8 @@ REPORT_TABLES: tuple[ReportTable, ...] = get_args(ReportTable)
 # Every such table has it, and the log its bounds. The property says that other columns have none: delta-rs
 # would take these for null, and leave out every file when rows are filtered by such a column.
 _AT, _BOUNDED_PROPERTY = "at", "delta.dataSkippingStatsColumns"
+# Each look opens the table anew, and on S3 each entry since the last checkpoint is a request.
+_CHECKPOINT = {"delta.checkpointInterval": "10"}
 # Some 24 commits a day, each a file, and a reader opens all: 0.6 s for 1,000 files.
 LEAST_FILES, FILE_BYTES = 50, 16 * 2**20
 KEEP_HOURS = 7 * 24  # readers may have opened a version so long ago
@@ -169,7 +171,8 @@ class AppendTable:
 
 def create_append_table(folder: Location, columns: pa.Schema, description: str) -> None:
     """Make the table in `folder`, unless there is one."""
-    create_table(folder, columns, description, {FORMAT_PROPERTY: str(FORMAT), _BOUNDED_PROPERTY: _AT})
+    properties = {FORMAT_PROPERTY: str(FORMAT), _BOUNDED_PROPERTY: _AT, **_CHECKPOINT}
+    create_table(folder, columns, description, properties)
 
 
 def append_rows(table: DeltaTable, folder: Location, rows: pa.Table) -> None:

@@ -73,7 +73,10 @@ COMMITS_OF_A_BATCH = 3  # new columns, rows, a fence: processes that died may ha
 # Keys that a commit carries beside its version (protocol A15).
 _PIPELINE = "pipeline "  # the description of a table begins with it
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
-REOPENED_AFTER_SECONDS = 120.0  # a handle; sooner than entries leave the log (`compaction.keep_log`)
+# A handle is opened anew sooner than entries leave the log (`compaction.keep_log`, 5 minutes at least). In a
+# store each entry since the last checkpoint is two requests then: for a while it waits until these are few.
+REOPENED_AFTER_SECONDS, REOPENED_AT_LAST_SECONDS = 120.0, 240.0
+CHECKPOINT_COMMITS, FEW_COMMITS = 100, 20
 IDLE_SECONDS = 14_400.0  # the same of one that reads nothing more, since nothing was committed
 
 
@@ -156,7 +159,7 @@ class OutputTable:
         # delta-rs would take bounds of any other column, which are not there, for null, and leave out every
         # file when rows are filtered by it. So this list does not grow in a table that has files already.
         properties = {
-            "delta.checkpointInterval": "100",
+            "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
             "delta.dataSkippingStatsColumns": ",".join(stats_columns(self.name)),
         }
         with lake_errors(f"make the table {self.folder}"):
@@ -178,7 +181,7 @@ class OutputTable:
         """
         handle, self._handle = self._handle, None
         with lake_errors(f"read the table {self.folder}"):
-            if handle is not None and self._may_go_on(REOPENED_AFTER_SECONDS) and self.end.is_there:
+            if handle is not None and self._may_go_on(self._most_seconds) and self.end.is_there:
                 if self._is_committed(self.end.version + 1):  # a look costs 20 us, an update 800
                     handle = self._updated(handle)
             else:
@@ -186,6 +189,12 @@ class OutputTable:
             fault_point("lake.after_load", self.folder)
         self._handle = handle
         return handle
+
+    @property
+    def _most_seconds(self) -> float:
+        """How old a handle may be to which something was committed."""
+        is_cheap = self.end.version % CHECKPOINT_COMMITS < FEW_COMMITS
+        return REOPENED_AFTER_SECONDS if is_cheap else REOPENED_AT_LAST_SECONDS
 
     def _may_go_on(self, most_seconds: float) -> bool:
         """Whether a handle is young enough, and was opened with the keys of now."""

@@ -25,7 +25,12 @@ from photon.releases.release import NOTHING
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.s3 import S3Store
 from photon.storage.store import content
-from photon.storage.tables import OutputTable
+from photon.storage.tables import (
+    FEW_COMMITS,
+    REOPENED_AFTER_SECONDS,
+    REOPENED_AT_LAST_SECONDS,
+    OutputTable,
+)
 from tests.simulation.world import World
 from tests.unit.test_output_commit import APP, ids_in, written
 
@@ -113,6 +118,24 @@ def test_an_entry_that_one_handle_of_a_process_has_read_no_other_one_reads(
 
     entries = [key for method, key in asked(counting, go_on).elements() if method == "GET"]
     assert len(entries) == 2 * 10, "delta-rs itself reads each twice"
+
+
+def test_an_old_handle_is_opened_anew_where_the_log_has_few_commits_since_its_checkpoint(
+    counted: S3Folder, counting: CountingS3
+) -> None:
+    """Broken variant: each two minutes, and each time a hundred entries may be read, twice."""
+    table = table_in(counted, FEW_COMMITS)
+    table.load()
+
+    def is_opened_after(seconds: float) -> bool:
+        table._opened -= seconds
+        return any("_last_checkpoint" in key for _, key in asked(counting, table.load))
+
+    assert not is_opened_after(REOPENED_AFTER_SECONDS)
+    assert is_opened_after(REOPENED_AT_LAST_SECONDS - REOPENED_AFTER_SECONDS), "entries leave the log"
+    few = table_in(counted / "few", FEW_COMMITS - 1)
+    few._opened -= REOPENED_AFTER_SECONDS
+    assert any("_last_checkpoint" in key for _, key in asked(counting, few.load))
 
 
 @pytest.mark.parametrize("look", ["load", "load_if_there"])
