@@ -112,7 +112,8 @@ def init(
         logs = logs_of(found, *samples, places)
         relative = {one: os.path.relpath(folder, output.absolute().parent) for one, folder in folders.items()}
         longest_bytes = max(sample.longest_bytes for sample in samples)
-        text = pipeline_text(name, relative, before, *logs, longest_bytes)
+        leads_out = any(sample.links_lead_out for sample in samples)
+        text = pipeline_text(name, relative, before, *logs, longest_bytes, leads_out)
         trial = try_join(*samples, new_file.loaded(text))
         text = with_window(text, trial.ids_used_again)
     is_empty = not trial.joined
@@ -164,7 +165,7 @@ def _join_command(pipeline: Pipeline, join: str) -> str:
     from photon.process.clock import MICROSECONDS, SystemClock
 
     watches = [
-        watch_of(place.logs, log.files)
+        watch_of(place.logs, log.files, pipeline.tailing.links_lead_out)
         for place in pipeline.datacenters.values()
         for log in (pipeline.primary, pipeline.foreign)
     ]

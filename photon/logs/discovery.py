@@ -25,6 +25,10 @@ from photon.process.readable import readable
 
 Kind = Literal["file", "link", "folder"]
 NO_PLAIN_FILE = "it is no plain file: a folder, a pipe or a device is not read"
+LEADS_OUT = (
+    "it is a link that leads out of the logs folder; put its file there, or let links lead anywhere by "
+    "`tailing: {links_lead_out: true}` in the pipeline file"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +91,15 @@ class Scan:
         return {*(file.inode for file in self.files), *self.others.values()}
 
 
-def scan(logs_folder: Path, pattern: str, before: Scan | None = None) -> Scan:
+def scan(logs_folder: Path, pattern: str, before: Scan | None = None, links_lead_out: bool = False) -> Scan:
     """The files below `logs_folder` that `pattern` matches; never raises for what the disk says.
 
     `before`: an earlier scan, whose objects stand for files that have not changed: that saves a third.
     A file that has two names (a hard link, a symbolic link) is seen once, by its real name.
-    `**` does not follow symbolic links to folders, so that a loop ends.
+    `**` does not follow symbolic links to folders, so that a loop ends. `links_lead_out`: others are followed
+    also where they leave the logs folder.
     """
-    scanner = _Scanner(os.fspath(logs_folder), () if before is None else before.files)
+    scanner = _Scanner(os.fspath(logs_folder), () if before is None else before.files, links_lead_out)
     scanner.walk("", _matchers(pattern))
     files = tuple(sorted(scanner.found.values(), key=lambda file: file.path))
     return Scan(
@@ -213,8 +218,8 @@ def _matcher(part: str, last: bool) -> _Matcher:
 class _Scanner:
     """One pass under way."""
 
-    def __init__(self, root: str, before: Iterable[FoundFile]) -> None:
-        self._root = root
+    def __init__(self, root: str, before: Iterable[FoundFile], links_lead_out: bool) -> None:
+        self._root, self._links_lead_out = root, links_lead_out
         self._before = {file.path: file for file in before}
         self.found: dict[tuple[int, int], FoundFile] = {}  # files by device and inode
         self.unseen: dict[str, Unseen] = {}
@@ -255,7 +260,9 @@ class _Scanner:
                 self._miss_at(folder or ".", "folder", _status_of(place), what + reason_of(error))
 
     def _visit(self, entry: os.DirEntry[str], path: str, matches: _Matcher, below: _Matchers) -> None:
-        if below:
+        if entry.is_symlink() and matches(entry.name) and self._leads_out(entry, bool(below)):
+            self._miss_at(path, "link", entry.stat(follow_symlinks=False), LEADS_OUT)
+        elif below:
             if matches(entry.name) and entry.is_dir():
                 self.walk(path, below)
             elif matches(entry.name) and entry.is_symlink():
@@ -301,6 +308,13 @@ class _Scanner:
             before = self._before.get(path)
             same = before is not None and _is_as_before(before, status)
             self.found[key] = before if before is not None and same else _found_file(path, status)
+
+    def _leads_out(self, link: os.DirEntry[str], is_for_folder: bool) -> bool:
+        """Whether what is meant by it is not in the logs folder, and has to be. OSError: it leads nowhere."""
+        if self._links_lead_out or stat.S_ISDIR(link.stat().st_mode) != is_for_folder:
+            return False
+        root = os.path.realpath(self._root)
+        return os.path.commonpath([root, os.path.realpath(link.path)]) != root
 
     def _is_link(self, path: str) -> bool:
         return os.path.islink(os.path.join(self._root, path))

@@ -44,8 +44,8 @@ class LogFolder(Protocol):
     def is_immutable(self) -> bool:
         """Whether files never change: a last line is whole, and `inode` alone tells a file from others."""
 
-    def watch(self, pattern: str) -> Watch:
-        """Follow the files that a glob of the pipeline file matches."""
+    def watch(self, pattern: str, links_lead_out: bool = False) -> Watch:
+        """Follow the files that a glob of the pipeline file matches; of a folder also beyond it, if told."""
 
     def listening(self) -> AbstractContextManager[Announcements]:
         """Gather announcements of new files until the end."""
@@ -95,8 +95,8 @@ class LocalLogs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def watch(self, pattern: str) -> Watch:
-        return LocalWatch(self._folder, pattern)
+    def watch(self, pattern: str, links_lead_out: bool = False) -> Watch:
+        return LocalWatch(self._folder, pattern, links_lead_out)
 
     def listening(self) -> AbstractContextManager[Announcements]:
         return nullcontext(Announcements())
@@ -199,12 +199,12 @@ def _entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:
 class LocalWatch:
     """The files of this machine that a pattern matches."""
 
-    def __init__(self, folder: Path, pattern: str) -> None:
-        self._folder, self._pattern = folder, pattern
+    def __init__(self, folder: Path, pattern: str, links_lead_out: bool = False) -> None:
+        self._folder, self._pattern, self._links_lead_out = folder, pattern, links_lead_out
         self._seen = Scan()
 
     def scan(self, whole: bool = False, told: Sequence[str] | None = None) -> Scan:
-        self._seen = scan(self._folder, self._pattern, self._seen)
+        self._seen = scan(self._folder, self._pattern, self._seen, self._links_lead_out)
         return self._seen
 
 
@@ -232,9 +232,9 @@ def _read_in_place(folder: str, file: LogFile, stretches: Stretches) -> list[byt
 
 
 @lru_cache(maxsize=64)
-def watch_of(location: Location, pattern: str) -> Watch:
+def watch_of(location: Location, pattern: str, links_lead_out: bool = False) -> Watch:
     """The watch of this process for whoever looks now and then: a bucket is not listed anew each time."""
-    return log_folder(location).watch(pattern)
+    return log_folder(location).watch(pattern, links_lead_out)
 
 
 def log_folder(location: Location) -> LogFolder:

@@ -267,6 +267,7 @@ class Tailing(Strict):
 
     poll_interval: PositiveDuration = timedelta(milliseconds=100)
     idle_after: PositiveDuration = timedelta(minutes=5)  # a file idle for longer does not hold the watermark
+    links_lead_out: bool = False  # of a logs folder: else any file that the join's user may read can be a log
 
 
 class Verification(Strict):

@@ -65,12 +65,14 @@ def pipeline_text(
     primary: PrimaryLog,
     foreign: ForeignLog,
     longest_bytes: int,
+    links_lead_out: bool,
 ) -> str:
     """The text of a pipeline file; every key that is not in it has its default.
 
     `datacenters`: the folder of logs of each. `before`: a folder within `lake` and `state` that has those of
     this pipeline, with a slash behind it; empty where they lie there as by default. `longest_bytes`: of the
-    longest record of both logs, for which `limits.line` has to leave room.
+    longest record of both logs, for which `limits.line` has to leave room. `links_lead_out`: some of their
+    files are links that leave the logs folder.
     """
     lines = [
         "# Written by photon init. Every key: docs/pipeline-file.md. Paths are relative to this file.",
@@ -85,6 +87,8 @@ def pipeline_text(
     if ROOM * longest_bytes > Limits().line_bytes:
         limit_mib = 1 << (ROOM * longest_bytes // 2**20).bit_length()
         lines += ["limits:", f"  line: {limit_mib}MiB  # the longest record has {longest_bytes:,} bytes"]
+    if links_lead_out:
+        lines.append("tailing: {links_lead_out: true}  # of the logs folder")
     return "\n".join(lines) + "\n"
 
 

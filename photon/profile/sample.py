@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.columns import ONE_NAME_EACH
-from photon.logs.discovery import FoundFile, Scan, reason_of, scan, strip_gz
+from photon.logs.discovery import LEADS_OUT, FoundFile, Scan, reason_of, scan, strip_gz
 from photon.logs.file_kinds import Odd
 from photon.logs.files import LogFile, Side
 from photon.logs.formats.dialect import dialect_of, header_names
@@ -76,6 +76,7 @@ class SideSample:
     json_types: Mapping[str, frozenset[JsonType]]  # types of values, but null, in columns of JSON lines
     outermost: tuple[str, ...]  # the columns that rows have: those that lie in no object
     passed_over: tuple[str, ...]  # files that could not be read, columns that could not be told apart; why
+    links_lead_out: bool  # some of its files are links that leave the logs folder
 
     @property
     def is_whole(self) -> bool:
@@ -114,6 +115,8 @@ def _fixed_part(place: str) -> str:
 def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> SideSample:
     """The first lines of some files of `where`; CannotPropose if there is nothing that can be used."""
     seen = _scan_of(side, where)
+    if links_lead_out := any(one.reason == LEADS_OUT for one in seen.unseen):
+        seen = scan(where.logs, where.glob, links_lead_out=True)
     found = seen.files
     chosen = [
         found[i * len(found) // min(len(found), SAMPLE_FILES)] for i in range(min(len(found), SAMPLE_FILES))
@@ -154,6 +157,7 @@ def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> S
         side, word_of(where.glob), file_format, len(found), used, columns, longest_bytes,
         {name: frozenset(seen) for name, seen in names.json_types.items()},
         tuple(name for name in names.outermost if name in columns), tuple(passed_over),
+        links_lead_out,
     )  # fmt: skip
 
 
@@ -168,7 +172,7 @@ def _shown(where: Where) -> str:
 
 
 def _scan_of(side: Side, where: Where) -> Scan:
-    """Look for what the glob matches: one file at least. CannotPropose."""
+    """Look for what the glob matches: one file at least, or a link to one. CannotPropose."""
     fixed = Path(_fixed_part(str(where.logs / where.glob)))
     is_name = not MAGIC.search(where.glob) and not (where.logs / where.glob).exists()
     if not fixed.is_dir() or is_name:
@@ -177,7 +181,7 @@ def _scan_of(side: Side, where: Where) -> Scan:
             f"{side}: there is no {fixed}; expected a folder of log files, a file, or a glob in quotes"
         )
     seen = scan(where.logs, where.glob)
-    if not seen.files:
+    if not seen.files and not any(one.reason == LEADS_OUT for one in seen.unseen):
         near = [each.path for each in scan(fixed, "**/*").files[:3]]
         there = f"the folder has {', '.join(near)}" if near else "the folder has no file"
         problems = "".join(f"; {each}" for each in _passed_over_in(seen))

@@ -147,7 +147,7 @@ def test_the_watermark_goes_on_when_a_file_that_was_read_in_part_is_given_up(tmp
 
 
 def test_a_link_to_a_disk_that_is_not_mounted_holds_as_a_file_does(tmp_path: Path) -> None:
-    world = World(tmp_path, more=SOON)
+    world = World(tmp_path, more=f"{SOON}\ntailing: {{links_lead_out: true}}")
     world.queries("q1")
     log = place_of(world, "queries", "a.jsonl")
     disk = tmp_path / "disk.jsonl"

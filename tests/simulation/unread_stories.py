@@ -23,7 +23,7 @@ from photon.state.losses import plan_acknowledgement
 from photon.state.view import StateView, view_state
 from tests.simulation.world import NOON_US, World
 
-SOON = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}"
+SOON = "retry: {unjoinable_after: 1s, allowed_lateness: 1us}\ntailing: {links_lead_out: true}"
 STEPS = 8
 WAYS = ("plain", "plain", "half", "sum", "link", "beside")  # in which a log is written
 

@@ -34,14 +34,18 @@ class World:
         """Lose all caches, keep what is stored."""
         if self.held is not None:
             self.hold()
-        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing(), self.held)
+        self.tail = LogTail(
+            self.folder, "primary", self.log, self.limits, Tailing(links_lead_out=True), self.held
+        )
 
     def hold(self) -> None:
         """Hold files open from now on, as a new process does."""
         if self.held is not None:
             self.held.close()
         self.held = OpenFiles(self.folder, self.folder.parent / "work", "epoch")
-        self.tail = LogTail(self.folder, "primary", self.log, self.limits, Tailing(), self.held)
+        self.tail = LogTail(
+            self.folder, "primary", self.log, self.limits, Tailing(links_lead_out=True), self.held
+        )
 
     def write(self, name: str, data: bytes) -> None:
         path = self.folder / name

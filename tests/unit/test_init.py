@@ -410,6 +410,20 @@ def test_what_matches_and_leads_to_nothing_or_is_no_file_is_named_with_the_reaso
     assert "PASSED OVER clicks/c.csv: it is no plain file" in done.output
 
 
+def test_links_that_leave_the_logs_folder_are_allowed_by_the_proposed_file(
+    logs: Path, tmp_path: Path
+) -> None:
+    """As those of /var/log/containers do."""
+    elsewhere = logs.parent / "elsewhere.csv"
+    (logs / "clicks" / "a.csv").rename(elsewhere)
+    (logs / "clicks" / "a.csv").symlink_to(elsewhere)
+    done = init()
+    assert done.exit_code == 0, done.output
+    pipeline = load_pipeline("pipeline.yaml")
+    assert pipeline.tailing.links_lead_out
+    assert "PASSED OVER" not in done.output
+
+
 def test_an_unknown_column_is_told_with_those_that_there_are(logs: Path) -> None:
     done = init("--foreign-key", "search")
     assert done.exit_code == 2

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from photon.logs.discovery import scan
+from photon.logs.discovery import LEADS_OUT, scan
 
 
 def make(folder, *names):
@@ -93,6 +93,29 @@ def test_a_loop_of_symbolic_links_ends(tmp_path):
     make(tmp_path, "one/a.csv")
     os.symlink(tmp_path / "one", tmp_path / "one" / "loop")
     assert found(tmp_path, "**/*.csv") == ["one/a.csv"]
+
+
+@pytest.mark.parametrize("pattern", ["*.csv", "*/a.csv", "**/*.csv"])
+def test_a_link_that_leads_out_of_the_logs_folder_is_refused_unless_a_key_allows_it(tmp_path, pattern):
+    """Broken variant: whoever may write a link has any file of the join's user read."""
+    make(tmp_path, "secrets/a.csv", "logs/own/b.csv")
+    logs = tmp_path / "logs"
+    link = logs / ("folder" if pattern == "*/a.csv" else "a.csv")
+    os.symlink(tmp_path / "secrets" / ("" if pattern == "*/a.csv" else "a.csv"), link)
+    seen = scan(logs, pattern)
+    assert [(one.kind, one.path, one.reason) for one in seen.unseen] == [("link", link.name, LEADS_OUT)]
+    assert not [file for file in seen.files if file.path != "own/b.csv"]
+    followed = scan(logs, pattern, links_lead_out=True)
+    assert not followed.unseen
+    assert [file.path for file in followed.files if file.path.endswith("a.csv")]
+
+
+def test_a_link_that_stays_in_the_logs_folder_is_followed_where_that_is_reached_by_a_link_itself(tmp_path):
+    make(tmp_path, "real/old/a.csv")
+    os.symlink("real", tmp_path / "logs")
+    os.symlink("old/a.csv", tmp_path / "real" / "b.csv")
+    seen = scan(tmp_path / "logs", "*.csv")
+    assert ([file.path for file in seen.files], seen.unseen) == (["b.csv"], ())
 
 
 def test_a_scan_lists_each_folder_once_however_many_files_are_in_it(tmp_path, monkeypatch):

@@ -99,8 +99,9 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
             state = view_state(place.state, now_us)
     except (FormatTooNew, StateDamaged, StateUnavailable) as error:
         state_unreadable = str(error)
-    primary = watch_of(place.logs, pipeline.primary.files).scan()
-    foreign = watch_of(place.logs, pipeline.foreign.files).scan()
+    leads_out = pipeline.tailing.links_lead_out
+    primary = watch_of(place.logs, pipeline.primary.files, leads_out).scan()
+    foreign = watch_of(place.logs, pipeline.foreign.files, leads_out).scan()
     given_up = acknowledged_files(place.state)
     awaited = _awaited(primary, "primary", given_up), _awaited(foreign, "foreign", given_up)
     problems = [f"{one.path}: {one.reason}" for found in awaited for one in found.problems]
@@ -143,7 +144,8 @@ def unread_now(pipeline: Pipeline, datacenter: str, files: Mapping[int, TrackedF
         return None
     sides: tuple[tuple[Side, Log], ...] = (("primary", pipeline.primary), ("foreign", pipeline.foreign))
     given_up = acknowledged_files(place.state)
-    scans = ((watch_of(place.logs, log.files).scan(), side) for side, log in sides)
+    leads_out = pipeline.tailing.links_lead_out
+    scans = ((watch_of(place.logs, log.files, leads_out).scan(), side) for side, log in sides)
     return sum(
         _size(found, _awaited(found, side, given_up), files, side).unread_bytes for found, side in scans
     )

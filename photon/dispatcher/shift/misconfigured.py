@@ -103,7 +103,7 @@ def _look_at(
     problem = log_folder(place).why_not_there()
     if problem is not None:
         return LogFound(side, str(place), glob, 0, problem)
-    found = watch_of(place, glob).scan()
+    found = watch_of(place, glob, pipeline.tailing.links_lead_out).scan()
     files, is_read = found.files, any(one.file.side == side for one in known)
     others = () if files else log_folder(place).watch(EVERYTHING).scan().files
     shown = tuple(file.path for file in others[:SHOWN_OTHERS])

@@ -186,7 +186,7 @@ class ObjectLogs:
     def __init__(self, folder: S3Folder) -> None:
         self._folder = folder
 
-    def watch(self, pattern: str) -> ListedWatch:
+    def watch(self, pattern: str, links_lead_out: bool = False) -> ListedWatch:
         return ListedWatch(S3Store(self._folder), found_object, pattern)
 
     def listening(self) -> AbstractContextManager[Announcements]:

@@ -81,7 +81,7 @@ class LogTail:
         """
         self._logs, self._folder = logs, log_folder(logs)
         self._held = held
-        self._watch = self._folder.watch(log.files)
+        self._watch = self._folder.watch(log.files, tailing.links_lead_out)
         self._side: Side = side
         self._log = log
         self._line_limit_bytes = limits.line_bytes
