@@ -74,7 +74,7 @@ class BackoffRetry:
     def wait(self, reason: str) -> bool:
         """Wait before the next try; False if a stop is requested."""
         if not self._reason:
-            self._reason, self._since_us = reason, self._clock.now_us()
+            self._reason, self._since_us = reason, self._clock.elapsed_us()
             self._callbacks.on_wait(reason)
         elif reason != self._reason:
             self._reason = reason
@@ -91,7 +91,7 @@ class BackoffRetry:
     def over(self) -> None:
         """Say that a wait is over, if there was one; the next one begins anew."""
         if self._reason:
-            seconds = (self._clock.now_us() - self._since_us) / MICROSECONDS
+            seconds = (self._clock.elapsed_us() - self._since_us) / MICROSECONDS
             self._callbacks.on_resume(self._reason, seconds)
             self._begin()
 

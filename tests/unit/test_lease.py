@@ -215,6 +215,7 @@ def test_only_a_holder_with_recent_signs_of_life_is_live() -> None:
     beat = LeaseStatus(LEASE, True, beat_us=100 * MICROSECONDS)
     assert beat.is_live(110 * MICROSECONDS, lease_seconds=10)
     assert not beat.is_live(110 * MICROSECONDS + 1, lease_seconds=10)
+    assert not beat.is_live(0, lease_seconds=10), "the clock was set back, and it has not beaten since"
     assert not LeaseStatus(LEASE, False, beat_us=100 * MICROSECONDS).is_live(100 * MICROSECONDS, 10)
 
 
@@ -251,15 +252,16 @@ def test_a_main_loop_that_hangs_has_no_heartbeat_until_it_goes_on(
     lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
     heartbeat = Heartbeat(lock, lease_seconds=0.02, stuck_seconds=5, clock=clock)
     try:
-        check_that_it_beats(tmp_path, 1_000 * MICROSECONDS)
+        clock.set_back(100)
+        check_that_it_beats(tmp_path, 900 * MICROSECONDS)
         clock.advance(6)
         deadline = time.monotonic() + 30
         while "no progress" not in caplog.text:
             assert time.monotonic() < deadline
             time.sleep(0.005)  # gives the thread time to notice
-        assert written_us(tmp_path) == 1_000 * MICROSECONDS
+        assert written_us(tmp_path) == 900 * MICROSECONDS
         heartbeat.progress()
-        check_that_it_beats(tmp_path, 1_006 * MICROSECONDS)
+        check_that_it_beats(tmp_path, 906 * MICROSECONDS)
     finally:
         heartbeat.stop()
         lock.release(0)

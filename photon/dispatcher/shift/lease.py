@@ -136,7 +136,8 @@ class LeaseStatus:
         return self.lease is not None and self.lease.released_us is None and not self.is_locked
 
     def is_live(self, now_us: int, lease_seconds: float) -> bool:
-        return self.is_locked and now_us - self.beat_us <= lease_seconds * MICROSECONDS
+        # A beat of the future is of before the clock was set back; a live process has given another since.
+        return self.is_locked and abs(now_us - self.beat_us) <= lease_seconds * MICROSECONDS
 
 
 class DatacenterLock:
@@ -268,19 +269,19 @@ class Heartbeat:
         self._lock = lock
         self._clock = clock
         self._stuck_us = round(stuck_seconds * MICROSECONDS)
-        self._progress_us = clock.now_us()
+        self._progress_us = clock.elapsed_us()
         self._stopped = threading.Event()
         self._pause_seconds = lease_seconds / HEARTBEATS_IN_A_LEASE
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
 
     def progress(self) -> None:
-        self._progress_us = self._clock.now_us()
+        self._progress_us = self._clock.elapsed_us()
 
     @property
     def is_stuck(self) -> bool:
         """Whether the main loop has reported no progress for so long that it hangs."""
-        return self._clock.now_us() - self._progress_us > self._stuck_us
+        return self._clock.elapsed_us() - self._progress_us > self._stuck_us
 
     def stop(self) -> None:
         self._stopped.set()
@@ -289,14 +290,14 @@ class Heartbeat:
     def _beat(self) -> None:
         silent = False
         while True:
-            now_us, stuck = self._clock.now_us(), self.is_stuck
+            stuck = self.is_stuck
             if not stuck:
                 with contextlib.suppress(OSError):  # a file system that can't be written: it may come back
-                    self._lock.beat(now_us)
+                    self._lock.beat(self._clock.now_us())
             elif not silent:
                 log.error(
                     "no progress for %.0f s (shift.stuck): no more signs of life, a successor may take over",
-                    (now_us - self._progress_us) / MICROSECONDS,
+                    (self._clock.elapsed_us() - self._progress_us) / MICROSECONDS,
                 )
             silent = stuck
             if self._stopped.wait(self._pause_seconds):

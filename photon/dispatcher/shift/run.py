@@ -226,7 +226,7 @@ class JoinRun:
     ) -> tuple[ShiftResult, str]:
         """Join in one epoch after the other; the result, and the signature of the logs at the end."""
         clock = self.machine.clock
-        began_us = clock.now_us()
+        began_us = clock.elapsed_us()
         while True:
             with (
                 damage_is_named(self._place.state),
@@ -242,7 +242,7 @@ class JoinRun:
                     log.warning("%s; this process goes on in a new epoch", error)
                     continue
                 ended = end.why or ("idle" if self.limits.idle is not None else "done")
-                seconds = (clock.now_us() - began_us) / MICROSECONDS
+                seconds = (clock.elapsed_us() - began_us) / MICROSECONDS
                 counts, events_before = dispatcher.state.counts(), before.foreign + before.primary
                 unread = dispatcher.reader.unread()
                 result = ShiftResult(counts, seconds, events_before, ended, unread)
