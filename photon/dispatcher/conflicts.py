@@ -101,8 +101,11 @@ class Conflicts:
         if left <= 0:
             return
         table = self.tables["conflicting"]
-        there = set(table.occurrences_of_epoch(plan.key.epoch)) if plan.content.lineage.origins else set()
-        rows = [_row(plan, each, files) for each in conflicts[:left] if each.occurrence not in there]
+        kept, there = conflicts[:left], set[Occurrence]()
+        if plan.content.lineage.origins:
+            places = [each.occurrence for each in kept]
+            there.update(table.occurrences_of_epoch(plan.key.epoch, places))
+        rows = [_row(plan, each, files) for each in kept if each.occurrence not in there]
         if rows:
             written = write_rows(
                 table.folder.parent,

@@ -36,6 +36,8 @@ from photon.storage.tables import refuse_moved_lake
 log = logging.getLogger(__name__)
 
 SAID_KEPT = 16  # statements that wait for their batch to be closed: one comes each 10 s
+# So many releases wait for the own lake to take them, the newest: a day of them. Other lakes have the others.
+MOST_COPIED = 2_880
 AGAIN_US = 60 * MICROSECONDS  # after registry or lake did not answer
 TIDIED_US = 3_600 * MICROSECONDS
 END_SECONDS = 10.0  # a join that ends waits so long for its last release
@@ -196,7 +198,7 @@ class Releasing:
             if str(error) != self._problem:
                 log.warning("the next release is made later: %s", error)
             self._problem = str(error)
-            self._to_copy = [*self._copying, *self._to_copy]
+            self._to_copy = [*self._copying, *self._to_copy][-MOST_COPIED:]
             self._again_us = self.clock.elapsed_us() + AGAIN_US
         self._copying = []
 

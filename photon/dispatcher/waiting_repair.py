@@ -96,11 +96,11 @@ class WaitingRepair:
         rows = self.state.waiting.rows_left(index.name)
         found = self._found(index, rows, files)
         known = index.records.to_pylist()
-        recorded = set(self.unjoined.occurrences_of_epoch(self.state.epoch or ""))
+        places = [Occurrence(record["_file"], record["_offset"]) for record in known]
+        recorded = set(self.unjoined.occurrences_of_epoch(self.state.epoch or "", places))
         lost, mended = [], []
         is_left = np.isin(np.arange(len(index)), rows)
-        for record, left in zip(known, is_left.tolist(), strict=True):
-            place = Occurrence(record["_file"], record["_offset"])
+        for place, record, left in zip(places, known, is_left.tolist(), strict=True):
             gone = {"_raw": None, "_key": "", "_time_us": record["primary_time_us"], "key_hash": 0}
             mended.append(record | gone | found.get(place, {}) | {"recorded": place in recorded})
             if left and place not in found:

@@ -439,9 +439,9 @@ class OutputTable:
         """The occurrences of the rows that one plan committed; of whichever plan where it is not known."""
         return self._occurrences_at(self.load(), epoch, batch, plan_id)
 
-    def occurrences_of_epoch(self, epoch: str) -> list[Occurrence]:
-        """The occurrences of all rows of an epoch."""
-        wanted = text("_epoch") == epoch
+    def occurrences_of_epoch(self, epoch: str, among: Iterable[Occurrence]) -> list[Occurrence]:
+        """Those of these occurrences of which an epoch has rows; no others come into memory."""
+        wanted = (text("_epoch") == epoch) & text("_occurrence").isin([str(one) for one in among])
         with self.reading():
             rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
         return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from photon import read
 from photon.storage.joined_rows import CommittedRows, epochs_of_rows
 from photon.storage.tables import OutputTable
+from photon.storage.tokens import Occurrence
 from tests.simulation.world import World
 
 
@@ -43,7 +44,10 @@ def test_rows_are_found_by_their_events_and_by_their_epochs(changed: World):
     assert rows.keys() == {"c1", "c8"}
     ((first,), (last,)) = rows.values()
     assert first != last
-    assert len(table.occurrences_of_epoch(first)) == 4
+    written = table.load().to_pyarrow_dataset().to_table(columns=["_epoch", "_occurrence"]).to_pylist()
+    places = [Occurrence.parse(row["_occurrence"]) for row in written]
+    assert len(table.occurrences_of_epoch(first, places)) == 4
+    assert table.occurrences_of_epoch(first, places[:0]) == []
     pages = CommittedRows(table).pages(last, range(10), 100)
     assert sum(page.num_rows for page in pages) == 4
 
