@@ -1,8 +1,8 @@
-"""Commits that have left a table's log, for a week: bundles of entries in a folder beside it.
+"""The archive of a table's log: it keeps commits for a week after they left the log, in bundles beside it.
 
-Each commit lists the whole log, so entries stay there for minutes only. What looks further back finds them
-here: verification, and a process that asks which plan committed a batch. Bundles also say which data files
-left the table when, so that tombstones need not stay in its checkpoints.
+Delta lists the whole log at each commit, so Photon keeps entries there for minutes only. Verification looks
+further back, and so does a process that asks which plan committed a batch: both find the entries here.
+Bundles also say which data files left the table when, so that tombstones need not stay in its checkpoints.
 Entries are put here before they go from the log, byte for byte, so their digests stay as they were.
 """
 
@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 from photon.pipeline.location import Location
 from photon.storage.delta import log_entry
 from photon.storage.store import store_of
+from photon.storage.store_errors import tells_of_damage
 
-FOLDER = "_archived_log"  # Delta's own vacuum leaves alone what begins so
+FOLDER = "_archived_log"  # Delta's own vacuum leaves alone folders that begin with _
 _COLUMNS = pa.schema([("version", pa.int64()), ("entry", pa.binary()), ("removed", pa.list_(pa.string()))])
-# Entries in memory, and the longest of them: some minutes of batches, of 2 KB each.
+# How many entries a process keeps in memory, and the longest of them: minutes of batches, of 2 KB each.
 MOST_KEPT, MOST_KEPT_BYTES = 500, 2**14
 _BUNDLE = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
@@ -65,16 +66,16 @@ class ArchivedLog:
         self._table, self._store = store_of(folder), store_of(self._folder)
 
     def bundles(self) -> list[Bundle]:
-        """All of them, the oldest first."""
+        """All bundles, the oldest first."""
         found = (_BUNDLE.fullmatch(name) for name in self._store.names())
         return sorted(Bundle(int(one[1]), int(one[2])) for one in found if one is not None)
 
     def add(self, versions: Sequence[int]) -> None:
         """Put these entries of the log, of ascending versions, on disk. FileNotFoundError if one is gone.
 
-        Other bundles may have some of them: their pass was killed before they went from the log, another one
-        runs just now, or an older copy of the table was put over this one. All that these have is taken over,
-        except what the log says otherwise, and they go.
+        Other bundles may have some of them: a pass was killed before it removed them from the log, another
+        one runs just now, or an older copy of the table was put over this one. They go, and the new bundles
+        have their other entries too.
         """
         if not versions:
             return
@@ -92,10 +93,8 @@ class ArchivedLog:
 
     def _put(self, run: Bundle, entries: Mapping[int, bytes]) -> None:
         versions = range(run.first, run.last + 1)
-        rows = pa.Table.from_pylist(
-            [{"version": v, "entry": entries[v], "removed": removed_by(entries[v])} for v in versions],
-            _COLUMNS,
-        )
+        made = [{"version": v, "entry": entries[v], "removed": removed_by(entries[v])} for v in versions]
+        rows = pa.Table.from_pylist(made, _COLUMNS)
         self._store.put(run.name, lambda sink: pq.write_table(rows, sink, compression="zstd"))
 
     def entries(self, bundle: Bundle) -> dict[int, bytes]:
@@ -111,14 +110,16 @@ class ArchivedLog:
         with self._store.open(bundle.name) as source:
             try:
                 return pq.read_table(source, columns=list(columns))
-            except ValueError as error:  # pyarrow says so of a file that was cut short, or is no Parquet
+            except (OSError, ValueError) as error:
+                if not tells_of_damage(error):
+                    raise
                 raise BundleDamaged(
                     f"{self._folder / bundle.name} is damaged, expected old commits of the table: put it "
                     "back from a copy, or remove it; the next verification then reads the whole table"
                 ) from error
 
     def changed_us(self, bundle: Bundle) -> int:
-        """When it was written: its commits are older."""
+        """When the bundle was written: its commits are older."""
         return self._store.changed_us(bundle.name)
 
     def remove(self, bundle: Bundle) -> None:
@@ -128,7 +129,7 @@ class ArchivedLog:
 class LogEntries:
     """A table's commits by version: from its log, and behind it from the archive.
 
-    What was read is kept for a while, for an entry never changes. Whoever doubts that begins with new ones.
+    It keeps the entries that it has read, since they never change, until `forget`.
     """
 
     def __init__(self, folder: Location) -> None:
@@ -137,7 +138,7 @@ class LogEntries:
         self._kept: dict[int, bytes] = {}
 
     def keep(self, version: int, entry: bytes) -> bytes:
-        """Keep an entry that was read just now, for `read`, if it is small; of many the oldest go."""
+        """Keep a small entry for `read`, and return it; the oldest goes beyond `MOST_KEPT`."""
         if len(entry) <= MOST_KEPT_BYTES:
             self._kept[version] = entry
         if len(self._kept) > MOST_KEPT:
@@ -145,11 +146,11 @@ class LogEntries:
         return entry
 
     def forget(self) -> None:
-        """Read all anew from now on: another table may lie there."""
+        """Forget all entries that were read: another table may lie there."""
         self._kept, self._bundled = {}, {}
 
     def read(self, version: int) -> bytes:
-        """The entry of a version. FileNotFoundError if it is in neither; OSError."""
+        """The entry of a version. FileNotFoundError if neither log nor archive has it; OSError."""
         if (entry := self._kept.get(version, self._bundled.get(version))) is not None:
             return entry
         with suppress(FileNotFoundError):

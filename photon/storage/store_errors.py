@@ -15,31 +15,31 @@ class StoreUnavailable(OSError):
 def tells_of_damage(error: BaseException) -> bool:
     """Whether an object is gone or can't ever be read, as Arrow, Delta or a store says.
 
-    A store that does not answer, or refuses, has damaged nothing. Findings of Arrow and Delta have no number.
-    A disk that can't read these bytes has lost them (EIO).
+    A store that does not answer, or refuses, has damaged nothing. Errors of Arrow and Delta about bytes that
+    were read have no number of the system's. A disk that can't read these bytes has lost them (EIO).
     """
     return not is_away(error) and _system_number(error) in (None, errno.ENOENT, errno.EIO)
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether a store did not answer, or refused: nothing is damaged, and its words say the rest."""
+    """Whether a store did not answer, or refused: then nothing is damaged."""
     return any(
         isinstance(each, StoreUnavailable | PermissionError) or NO_ANSWER in str(each)
         for each in (error, error.__cause__)
     )
 
 
-NO_ANSWER = "Generic S3 error"  # what delta-rs says of S3, but that an object is there, or is not
+NO_ANSWER = "Generic S3 error"  # delta-rs, of all errors but that an object is there already, or is missing
 _S3_SAYS = re.compile(r"<Code>(?P<code>[^<]*)</Code>(?:\s*<Message>(?P<message>[^<]*)</Message>)?")
 # obstore's first line does not tell a refused connection, a name that is unknown, or a timeout.
 _SYSTEM_SAYS = re.compile(r'\b(?:message|error): "([^"]*)"|(?<=kind: )Timeout')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _REQUEST = re.compile(r"Error performing \w+ (?P<endpoint>https?://[^/\s]+)")
-_CAUSE = "\u21b3"  # obstore's, before each cause of the line above it
-# Rust's way to say what the operating system answered; obstore puts it into its last cause.
+_CAUSE = "\u21b3"  # obstore's sign before a cause of the line above
+# How Rust writes the operating system's answer; obstore has it in its last cause.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-REASON_CHARACTERS = 1_000
-TRIED_AGAIN = "it is tried again"  # ends a message: who mends the cause has nothing else to do
+MOST_REASON_CHARACTERS = 1_000
+TRIED_AGAIN = "it is tried again"  # ends a message: once the cause is mended, nothing else is to be done
 # Remedies for a disk, by the operating system's answer.
 DISK_REMEDIES = {
     errno.ENOSPC: "make room on its disk",
@@ -68,7 +68,7 @@ WRONG_KEYS = {
 }
 REFUSALS = (REMEDIES.keys() | WRONG_KEYS) - {"NoSuchBucket"}
 _FORBIDDEN = re.compile(r"\b40[13] (Forbidden|Unauthorized)\b")  # with a body that is not S3's, or none
-# An answer to HEAD has no words. That to keys that have ended is a bad request.
+# S3 answers HEAD by a status alone: 400 says that the keys have expired.
 _WORDLESS = re.compile(r"Error performing HEAD .*\b40[013] ")
 
 
@@ -95,24 +95,22 @@ def is_without_bucket(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException, remedy: str = "") -> str:
-    """A native library's error in a line: without its stack, and without what S3 answered.
+    """A native library's error in a line, without its stack. What to do follows, else `remedy`.
 
-    What to do follows where that is known, else `remedy`.
-    S3 answers a wrong signature with the key's id and what was signed.
+    Of S3's answer it has code and message only: of a wrong signature S3 tells what was signed, by which key.
     """
     said = _COLOURS.sub("", str(error))
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    first = lines[0][:REASON_CHARACTERS] if lines else type(error).__name__
+    first = lines[0][:MOST_REASON_CHARACTERS] if lines else type(error).__name__
     request = _REQUEST.search(said)
+    causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
     if request is None:
-        causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
         # obstore's own first line is the same whatever happened to a local file.
-        return ": ".join(causes)[:REASON_CHARACTERS] if causes else first
+        return ": ".join(causes)[:MOST_REASON_CHARACTERS] if causes else first
     if (answer := _S3_SAYS.search(said)) is not None:
         why = ": ".join(part.rstrip(".") for part in (answer["code"], answer["message"]) if part)
         remedy = REMEDIES.get(answer["code"], remedy)
     else:
-        causes = [line.removeprefix(_CAUSE).strip() for line in lines if line.startswith(_CAUSE)]
         why = causes[-1] if causes else _system_says(said) or first.rpartition(" - ")[2].rstrip(": ")
     return f"{why}, at {request['endpoint']}" + (f"; {remedy}" if remedy else "")
 

@@ -206,11 +206,14 @@ def test_commits_with_a_gap_are_in_bundles_without_one() -> None:
     assert runs_of([1, 2, 3, 7, 9, 10]) == [Bundle(1, 3), Bundle(7, 7), Bundle(9, 10)]
 
 
-def test_a_damaged_bundle_is_named_with_what_to_do(table: OutputTable) -> None:
+@pytest.mark.parametrize("altered", [b"PAR1", b"\x28\xb5\x2f\xfd"], ids=["the ends", "the pages"])
+def test_a_damaged_bundle_is_named_with_what_to_do(table: OutputTable, altered: bytes) -> None:
+    """Broken variant: a file that ends as Parquet, but with other pages, counts as a store that is away."""
     archive = ArchivedLog(table.folder)
     archive.add(range(BATCHES))
     (bundle,) = archive.bundles()
-    (table.folder / archived_log.FOLDER / bundle.name).write_bytes(b"")
+    file = table.folder / archived_log.FOLDER / bundle.name
+    file.write_bytes(file.read_bytes().replace(altered, bytes(4)))
     with pytest.raises(BundleDamaged, match=f"{bundle.name} is damaged.*put it back"):
         archive.removed(bundle)
     shutil.rmtree(table.folder / LOG_FOLDER)
