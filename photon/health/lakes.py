@@ -1,6 +1,7 @@
 """Find what is wrong with a lake: tables that are gone, are another's, or have features that Photon lacks.
 
-A look at its tables runs on a thread of its own, for two seconds at most: a lake that hangs is a problem too.
+A thread of its own looks at the tables, and the caller waits two seconds for it: a lake that hangs is a
+problem too.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
     from photon.storage.tables import OutputTable
 
-ANSWERS_WITHIN_SECONDS = 2.0  # `photon status` waits as long for each datacenter by default
-STANDS_SECONDS = 60.0  # the next look takes an answer that came late, to a question that is no older
+ANSWERS_WITHIN_SECONDS = 2.0  # `photon status` waits as long for each datacenter: half of --within
+STANDS_SECONDS = 60.0  # the next look takes an answer that came late, unless its question is older
 MOST_TABLES = 64  # tables that stay open between looks, since the live page looks every two seconds
 MOST_COMMITS = 20_000  # in a table's log; compaction leaves an eighth, and so many cost each batch 60 ms
 
@@ -45,7 +46,7 @@ class Tables:
     lost_files: tuple[str, ...] = ()  # says of each table which data files are gone, and what to do
     last_batch: int | None = None  # the epoch's last one in the joined rows; None: none, or a problem
     completed: int = 0  # the state's last batch, read before the tables
-    full: str = ""  # says that the lake's disk has no room
+    full: str = ""  # says that the lake's disk has no room; empty: it has some
 
 
 def look_at_tables(
@@ -69,7 +70,7 @@ def look_at_tables(
         return replace(found, completed=completed, full=without_room(lake))
 
     try:
-        return _looks_at(lake).answer(question, ANSWERS_WITHIN_SECONDS)
+        return _repeated_look(lake).answer(question, ANSWERS_WITHIN_SECONDS)
     except NotInTime as error:
         return Tables((_with_remedy(f"the lake of datacenter {datacenter}, {lake}, gives {error}", lake),))
     except (UserError, OSError) as error:
@@ -107,7 +108,7 @@ def put_back(pipeline: Pipeline, datacenter: str, tables: Tables) -> str:
 
 
 def has_rows_without_state(pipeline: Pipeline, datacenter: str, has_state: bool) -> bool:
-    """Whether the state is gone of a datacenter that has joined: its lake, if on a disk, has the table."""
+    """Whether a datacenter has joined, for its lake on a disk has the table, and its state is gone."""
     lake = pipeline.datacenters[datacenter].lake
     if has_state or not isinstance(lake, Path):
         return False
@@ -150,12 +151,14 @@ def _tables(
 
 
 @lru_cache(MOST_TABLES)
-def _looks_at(lake: Location) -> Repeated[Tables]:
+def _repeated_look(lake: Location) -> Repeated[Tables]:
+    """The question to one lake, which one look after another asks."""
     return Repeated(STANDS_SECONDS)
 
 
 @lru_cache(MOST_TABLES)
-def _second_rows_beside(state: Path) -> Repeated[list[str]]:
+def _repeated_search(state: Path) -> Repeated[list[str]]:
+    """The search for the second rows that this state's notes name."""
     return Repeated(STANDS_SECONDS)
 
 
@@ -203,7 +206,7 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> str:
         return ""
     try:
         ask = partial(_second_rows, pipeline, noted)
-        there = _second_rows_beside(state).answer(ask, ANSWERS_WITHIN_SECONDS)
+        there = _repeated_search(state).answer(ask, ANSWERS_WITHIN_SECONDS)
     except (UserError, OSError):
         return ""  # `look_at_tables` tells that the lake can't be read
     if not there:
@@ -215,7 +218,7 @@ def second_rows(pipeline: Pipeline, datacenter: str) -> str:
 
 
 def _second_rows(pipeline: Pipeline, noted: Mapping[str, str]) -> list[str]:
-    """The ids of events whose noted rows are there. `noted`: event ids by the token of their row."""
+    """Find the noted rows that are there, and return their events' ids. `noted`: ids by the row's token."""
     from photon.storage.tables import OutputTable
     from photon.storage.tokens import Token
 

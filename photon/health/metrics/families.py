@@ -19,11 +19,11 @@ from photon.storage.columns import TABLE_COLUMNS
 from photon.verification.availability.budget import Budget
 from photon.verification.report import MEANINGS
 
-# The classes that only grow within an epoch. The other one is of records of now.
+# The classes whose counts only grow within an epoch; `pending` counts the records that wait now.
 FINAL = tuple(name for name in OUTCOME_CLASSES if name != "pending")
 BROKEN = tuple(kind for kind, meaning in MEANINGS.items() if meaning.violation)
 NOTED = tuple(kind for kind in MEANINGS if kind not in BROKEN)
-Status = DatacenterStatus | Exception
+Status = DatacenterStatus | Exception  # of a datacenter, or why it can't be asked
 Family = TypeVar("Family", GaugeMetricFamily, CounterMetricFamily)
 Samples = Iterable[tuple[tuple[str, ...], float]]  # the values of labels, and the number
 
@@ -60,29 +60,29 @@ def _progress(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     )
     yield gauge(
         "unavailable",
-        "Whether its process waits for something that is not there: a lake, logs, a disk, the registry.",
+        "Whether the process waits for something that is not there: a lake, logs, a disk, the registry.",
         _of_each(known, lambda one: float(bool(one.facts.waits_for))),
     )
     yield gauge(
         "problems",
-        "Problems that need somebody; a status names them.",
+        "Problems that need somebody; `photon status` names them.",
         _of_each(known, lambda one: len(one.broken)),
     )
     lags = [(name, one.facts.growth.lag_seconds) for name, one in known.items()]
     yield gauge(
         "lag_seconds",
-        "How far the event times that are read are behind the clock.",
+        "How far the event times of records that were read are behind the clock.",
         [((name,), lag) for name, lag in lags if lag is not None],
     )
-    for what, text in (("complete", "no earlier event waits"), ("mostly_complete", "few earlier ones wait")):
+    for grade, text in (("complete", "no earlier event waits"), ("mostly_complete", "few earlier ones wait")):
         yield gauge(
-            f"{what}_up_to_timestamp_seconds",
+            f"{grade}_up_to_timestamp_seconds",
             f"The event time up to which rows are there: {text}.",
-            _completeness(known, what),
+            _completeness(known, grade),
         )
     yield gauge(
         "unmatched_up_to_timestamp_seconds",
-        "The event time up to which primaries without a foreign event are written, of who writes them.",
+        "The event time up to which a datacenter has written primaries without a foreign event.",
         [
             ((name,), seen.progress.up_to_us / MICROSECONDS)
             for name, one in known.items()
@@ -91,7 +91,7 @@ def _progress(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     )
     yield gauge(
         "completeness_records",
-        "Records of the latest day: in time, or late, with logs read beyond them.",
+        "Records of the latest day: in time, or late, once logs were read beyond their time.",
         [
             ((name, came), float(records))
             for name, one in known.items()
@@ -102,11 +102,11 @@ def _progress(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     )
 
 
-def _completeness(known: Mapping[str, DatacenterStatus], what: str) -> Samples:
+def _completeness(known: Mapping[str, DatacenterStatus], grade: str) -> Samples:
     for name, one in known.items():
         said = one.completeness
         if said is not None:
-            up_to_us = said.complete_up_to_us if what == "complete" else said.mostly_up_to_us
+            up_to_us = said.complete_up_to_us if grade == "complete" else said.mostly_up_to_us
             if up_to_us is not None:
                 yield (name,), up_to_us / MICROSECONDS
 
@@ -130,52 +130,52 @@ def _records(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     )
     yield _counter(
         "conflicting_records",
-        "Duplicates whose content is another than that of the record of their id that joined.",
+        "Duplicates whose content differs from that of the joined record with their id.",
         _of_counts(known, "conflicting"),
     )
     yield _counter(
         "not_compared_records",
-        "Duplicates of which nobody knows whether their content is another one.",
+        "Duplicates whose content nobody could compare with that of the joined record.",
         _of_counts(known, "not_compared"),
     )
     yield _counter(
         "ambiguous_rows",
-        "Rows that might have joined primary events of the same id and other content, when they joined.",
+        "Rows that might have joined another primary event of the same id, with other content.",
         _of_counts(known, "ambiguous"),
     )
     yield _counter(
         "reused_primary_records",
-        "Primary records with the id of another one and other content, so far as segments were merged.",
+        "Primary records with the id of another one and other content, as far as segments were merged.",
         _of_counts(known, "reused_primaries"),
     )
     yield gauge(
         "unread_files",
-        "Log files that are there and can't be read, and nobody has acknowledged it.",
+        "Log files that are there and can't be read, and that nobody has acknowledged.",
         _of_each(known, lambda one: len(one.facts.unread_files)),
     )
     yield gauge(
         "unread_file_bytes",
-        "The stored bytes of these files.",
+        "The stored bytes of the files that photon_unread_files counts.",
         _of_each(known, lambda one: sum(file.size_bytes for file in one.facts.unread_files)),
     )
     yield gauge(
         "open_loss_bytes",
-        "Bytes of logs that went away before they were read, and nobody has acknowledged it.",
+        "Bytes of logs that went away before they were read, and that nobody has acknowledged.",
         _of_each(known, lambda one: one.facts.lost.bytes),
     )
     yield gauge(
         "open_loss_records",
-        "Records that were lost while they waited, and nobody has acknowledged it.",
+        "Records that were lost while they waited, and that nobody has acknowledged.",
         _of_each(known, lambda one: one.facts.lost.records),
     )
     yield gauge(
         "may_be_lost_bytes",
-        "Of files that may have grown so, the bytes that are lost for sure; how many more, nobody knows.",
+        "Bytes lost for sure of the files that photon_may_be_lost_files counts; more may be lost.",
         _of_each(known, lambda one: one.facts.lost.may_be_lost_bytes),
     )
     yield gauge(
         "may_be_lost_files",
-        "Log files that may have grown before they were truncated or went, and nobody has acknowledged it.",
+        "Log files that may have grown before they were truncated or went, not acknowledged yet.",
         _of_each(known, lambda one: len(one.facts.lost.may_be_lost)),
     )
     yield gauge(
@@ -209,7 +209,7 @@ def _logs(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield gauge("log_backlog_bytes", "Bytes that were not read yet.", backlog, "log")
     yield gauge("log_files", "Files that are known.", files, "log")
     gone = [(labels, float(log.gone_files)) for labels, log in logs]
-    yield gauge("log_gone_files", "Of these, files that are gone, or were replaced.", gone, "log")
+    yield gauge("log_gone_files", "Known files that are gone, or were replaced.", gone, "log")
 
 
 def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
@@ -220,7 +220,7 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     )
     yield gauge(
         "batch_attempt",
-        "How often the open batch was tried; 0: there is none.",
+        "How often the open batch was tried; 0: no batch is open.",
         _of_each(known, lambda one: one.stages.uncommitted.attempt),
     )
     yield gauge(
@@ -231,14 +231,14 @@ def _work(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     orders = [(name, one.stages.orders) for name, one in known.items()]
     waiting = [((name, "waiting"), float(each.waiting)) for name, each in orders]
     refused = [((name, "refused"), float(each.refused)) for name, each in orders]
-    text = "Work orders that wait to be taken up, and files that hold none."
+    text = "Work orders that wait to be taken up, and files among them that hold no order."
     yield gauge("work_orders", text, [*waiting, *refused], "state")
 
 
 def _checks(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     yield gauge(
         "check_level",
-        "What each check says of it: 0 well, 1 warning, 2 error.",
+        "What each check says of the datacenter: 0 well, 1 warning, 2 error.",
         [
             ((name, check), float(LEVELS.index(worst(verdicts).level)))
             for name, one in known.items()
@@ -250,7 +250,7 @@ def _checks(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
         "foreign_commits",
         "Commits of others to each table that changed rows, and that no verification has followed.",
         [
-            ((name, table), sum(float(of.commits) for of in one.facts.foreign_commits if of.table == table))
+            ((name, table), sum(each.commits for each in one.facts.foreign_commits if each.table == table))
             for name, one in known.items()
             for table in TABLE_COLUMNS
         ],
@@ -277,7 +277,7 @@ def _cases(verified: Mapping[str, PastVerification], part: str, kinds: Iterable[
 
 
 def budget_families(budgets: Mapping[str, Budget]) -> Iterator[Metric]:
-    """The metrics of the error budgets of those that have a minute that was judged."""
+    """The metrics of error budgets, one budget for each datacenter with a minute that was judged."""
     yield gauge(
         "error_budget_minutes",
         "Minutes of 28 days in which too few events are readable in time: allowed, and bad.",
