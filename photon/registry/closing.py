@@ -1,8 +1,8 @@
-"""Closing: a batch's claims are decided, once its commit is; an epoch is ended for ever (L4, L9, L11).
+"""Close batches, once they are committed, so that their claims are decided; and end epochs (L4, L9, L11).
 
-Whoever closes for ever has fenced the epoch's table before, so that its rows change no more. Joins whose rows
-are gone are freed: by the epoch's owner, or by who has fenced and ended it, from one named snapshot of its
-table.
+A process that closes an epoch for ever has fenced its table before, so that its rows change no more. The
+epoch's owner frees joins whose rows are gone, or else the process that has fenced and ended the epoch: by one
+snapshot of its table.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from photon.registry.form import MOST_FREES
 from photon.registry.positions import Positions
 from photon.registry.view import View, newest_states
 
-# Which of these ids, held by one entry's claims, have no row: by one snapshot of the epoch's table.
+# Says which ids that one entry claims have no row, by one snapshot of the epoch's table.
 Rowless = Callable[[ClaimsAt, Unclosed], Mask]
-MOST_RIDING = 200  # ids that are freed beside claims: in the room that these leave in an entry
+MOST_RIDING = 200  # ids that are freed beside claims: claims leave an entry room for so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Closing:
     epoch: Epoch
     through: int
     rowless: Rowless
+    # The next close of each ledger, and the state of which it was made.
     _made: dict[LedgerId, tuple[LedgerState, Entry]] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -52,7 +53,7 @@ def is_left(state: LedgerState, closes: Closing) -> bool:
 
 
 def next_close(state: LedgerState, closes: Closing | None) -> Entry | None:
-    """The next entry that closes these batches in a ledger, if something is left. It is made once."""
+    """The next entry that closes what is left of these batches in a ledger; made once for each state."""
     if closes is None or not is_left(state, closes):
         return None
     before, made = closes._made.get(state.ledger, (None, None))
@@ -73,9 +74,9 @@ def riding(state: LedgerState, closes: Closing | None) -> tuple[Close, ...] | No
 
 
 def end_epoch(view: View, positions: Positions, epoch: Epoch, rowless: Rowless | None) -> None:
-    """Close an epoch for ever in every ledger, holds or not, and free what it holds without a row (L4).
+    """Close an epoch for ever in every ledger, also where it holds nothing, and free ids without a row (L4).
 
-    `rowless` None: its lake is gone; nothing that it has not closed is a join. RegistryUnavailable.
+    `rowless` None: its lake is gone; it has no join in batches that are not closed. RegistryUnavailable.
     """
 
     def make(state: LedgerState) -> Entry:
@@ -112,7 +113,7 @@ def _frees(
 def free_joins(
     view: View, positions: Positions, hashes: Hashes, are_freed: Callable[[Claimant], bool]
 ) -> None:
-    """Free these ids wherever one of these claimants has them as joins. RegistryUnavailable."""
+    """Free these ids wherever a claimant that is to be freed has them as joins. RegistryUnavailable."""
 
     def make(state: LedgerState) -> Entry | None:
         own = hashes[state.covers(hashes)]

@@ -21,10 +21,10 @@ SWEPT_AGAIN = 3
 def roll(
     view: View, positions: Positions, ledgers: int, homes: tuple[str, ...] = (), after: int | None = None
 ) -> int:
-    """Begin a generation of so many ledgers, and open them; the number of the newest generation afterwards.
+    """Begin a generation of so many ledgers, and open them; return the newest generation's number.
 
-    `after`: the newest one when it was decided to roll; None: now. If there is another one by then, it stays
-    the newest (L7). RegistryUnavailable.
+    `homes`: see `Generation`. `after`: the newest generation when somebody decided to roll; None:
+    now. If another one has begun since, none is added (L7). RegistryUnavailable.
     """
     catch_up(view, positions)
     newest = len(view.register.generations) - 1 if after is None else after
@@ -39,7 +39,7 @@ def roll(
 
 
 def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
-    """Call events of before that time too old: in the register, then in every ledger. RegistryUnavailable."""
+    """Call events before that time too old: in the register, then in every ledger. RegistryUnavailable."""
     view.note(positions.change(lambda register: with_boundary(register, boundary_us)))
 
     everywhere(
@@ -52,7 +52,7 @@ def raise_boundary(view: View, positions: Positions, boundary_us: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NotDropped:
-    """Nothing can be dropped now, because of this."""
+    """Nothing can be dropped now; `because` says why, for people."""
 
     because: str
 
@@ -65,7 +65,8 @@ def droppable(view: View) -> int | NotDropped:
     oldest, children = (
         [view.states[ledger] for ledger in view.register.ledgers(generation)] for generation in live[:2]
     )
-    # Two entries: with a store down nobody can prove a genesis that is the last one, nor make it again.
+    # A child needs an entry behind its genesis: while that is the last entry and a store is down, nobody can
+    # prove it, and nobody can make it again without its parents.
     if not all(state.is_sealed for state in oldest) or not all(one.next_position > 1 for one in children):
         return NotDropped(f"generation {live[1]} of ledgers is only half begun")
     latest_us = max(state.latest_us for state in oldest)
@@ -81,10 +82,11 @@ def droppable(view: View) -> int | NotDropped:
 
 
 def drop(view: View, positions: Positions) -> list[int]:
-    """Drop what can be dropped, oldest first: in the register, then its items (L12). The generations dropped.
+    """Drop what can be dropped, oldest first: in the register, then its items (L12). Return the generations.
 
-    RegistryUnavailable; items that are left then go at the next call, and so do those that came late.
+    RegistryUnavailable; the next call deletes items that are left then, or that came late.
     """
+    # Give each ledger the second entry that `droppable` asks for.
     everywhere(view, positions, lambda state: Entry(), lambda state: state.next_position == 1)
     dropped = []
     while isinstance(generation := droppable(view), int):

@@ -1,7 +1,7 @@
-"""A registry that is only imagined: a verb's plan runs the verb's own steps on it, and nothing is stored.
+"""A registry that is only imagined: the plan of a verb (`photon.upkeep`) runs the verb's own steps on it.
 
-Entries that it takes follow on those that a view has read, as if nobody else appended meanwhile. So the plan
-tells to the byte what a run would leave.
+Nothing is stored. The verb's entries follow those that a view has read, as if nobody else appended meanwhile:
+so the plan tells to the byte what a run would leave.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from photon.registry.view import View
 
 
 def imagined(view: View) -> tuple[View, ImaginedPositions]:
-    """A view that may be changed without changing this one, and positions to append to by it."""
+    """Copy a view, and make positions that take its entries: changes of both leave the view as it is."""
     copied = View(view.register, view.writer)
     copied.states = dict(view.states)
     for generation in view.holds.generations:
@@ -24,7 +24,7 @@ def imagined(view: View) -> tuple[View, ImaginedPositions]:
 
 
 class ImaginedPositions:
-    """`Positions` that are also their own attempt. Only the view that appends to them has their entries."""
+    """`Positions` that are also their own attempt. They keep no entry: the view that appends has them."""
 
     def __init__(self, register: Register) -> None:
         self._register = register
@@ -38,11 +38,11 @@ class ImaginedPositions:
         return ImaginedPositions(told(self._register))
 
     def offer(self, offers: Mapping[LedgerId, Offer]) -> Mapping[LedgerId, Chosen]:
-        """Every offer is chosen."""
+        """Choose every offer."""
         return {ledger: Chosen(one.value) for ledger, one in offers.items()}
 
     def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
-        """Nothing is behind what the view has."""
+        """Say that nothing is behind the entries of the view."""
         return {ledger: Tail((), "nothing") for ledger in first}
 
     def confirm(self) -> Register:
@@ -59,10 +59,10 @@ class ImaginedPositions:
         return self._register
 
     def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
-        """Nothing is kept."""
+        """Delete nothing, for nothing is kept."""
 
     def beat(self, epoch: Epoch, number: int) -> None:
-        """Nobody asks for it."""
+        """Keep nothing: nobody asks for it."""
 
     def beats(self, epochs: Sequence[Epoch]) -> Mapping[Epoch, int]:
         """Nobody has given a sign of life."""

@@ -14,8 +14,8 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.register import Register
 
 Change = Callable[[Register], Register]
-# How a read ended: `more` may be decided behind its values; a majority has `nothing` at the next position; or
-# that is `undecided`: some copies prove nothing, and whoever offers there settles it.
+# How a read ended. `more`: positions behind its values may be decided. `nothing`: a majority has no value at
+# the next position. `undecided`: the copies there prove nothing, and the next offer settles it.
 Ending = Literal["more", "nothing", "undecided"]
 
 
@@ -41,14 +41,14 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The value of the position that was offered at: the own one, byte by byte, or another's."""
+    """The value of the offer's position: byte by byte the one that was offered, or another writer's."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """No answer in time: the own value may be chosen, now or later. Reading on settles it (L2)."""
+    """No answer in time: the offered value may be chosen, now or later. Reading on settles it (L2)."""
 
     reason: str
 
@@ -73,7 +73,7 @@ class Attempt(Protocol):
         ...
 
     def read(self, first: Mapping[LedgerId, int]) -> Mapping[LedgerId, Tail]:
-        """The decided values of each ledger from position `first` on; some of them where there are many.
+        """The decided values of each ledger from position `first` on, or the first ones of many.
 
         It never prepares a ballot, so that reading writes nothing. RegistryUnavailable if too few answer;
         EntryLost.
@@ -81,15 +81,16 @@ class Attempt(Protocol):
         ...
 
     def confirm(self) -> Register:
-        """The register, read at a majority after all replies so far: then these count (L8).
+        """Read the register at a majority, after all replies so far: these count from now on (L8).
 
         Unconfirmed, or RegistryUnavailable.
         """
         ...
 
     def check(self, last: Mapping[LedgerId, tuple[int, bytes]]) -> tuple[Register, set[LedgerId]]:
-        """`confirm`, and the ledgers of which a majority has not the value with this checksum at this
-        position: a copy of the registry was put back, or the ledger was dropped.
+        """As `confirm`; and name the ledgers that lack the value with this checksum at this position.
+
+        No majority has it there: a copy of the registry was put back, or the ledger was dropped.
         """
         ...
 
@@ -123,7 +124,7 @@ class Positions(Appending, Protocol):
     def forget(self, ledgers: Sequence[LedgerId], incarnation: int | None = None) -> None:
         """Delete all items of ledgers whose generation the register calls dropped (L12).
 
-        Of another `incarnation`: whatever there is, if the register has gone beyond it.
+        With an `incarnation`: all items that it has of them, if the register has gone beyond it.
         """
         ...
 

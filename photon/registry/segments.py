@@ -1,7 +1,7 @@
-"""Runs of holds as files: sorted columns that are mapped into memory, so that only what is looked at is read.
+"""Runs of holds as files: sorted columns, mapped into memory so that a look-up reads a few pages only.
 
-Only the file is here; `view_store` lists the files, and `holds` says what is in them. A view can always be
-made again by reading the ledgers: so a file that is damaged or missing is told as such, and never mended.
+`view_store` lists the files, and `holds` says what is in them. Nobody mends a damaged or missing file: the
+view is made again, from the ledgers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class RunDamaged(Exception):
 
 
 def write_run(folder: Location, name: str, run: HashRun) -> RunFile:
-    """Write a run and sync it, but for its name in the folder. Readers see all of the file or none.
+    """Write a run and sync it; the caller syncs the folder. Readers see all of the file or none.
 
     OSError.
     """
-    columns = [np.ascontiguousarray(getattr(run, name), dtype) for name, dtype in _DTYPES.items()]
+    columns = [np.ascontiguousarray(getattr(run, column), dtype) for column, dtype in _DTYPES.items()]
 
     def write(sink: BinaryIO) -> None:
         checksums = (_checksum(column.data.cast("B")) for column in columns)
@@ -79,14 +79,14 @@ def open_run(file: RunFile, compares_checksums: bool = False) -> HashRun:
 
 
 def remove_runs(folder: Location, names: Collection[str]) -> None:
-    """Remove these files, those that are there; who has one mapped goes on with it. OSError."""
+    """Remove these runs' files, if they are there. A process that has one mapped goes on with it. OSError."""
     store_of(folder).remove(*map(file_name, names))
     for name in names:
         local_copies.forget(folder, file_name(name))
 
 
 def remove_other_runs(folder: Location, listed: Collection[str]) -> None:
-    """Remove the files of runs that are not listed, also such as were not written to their end. OSError."""
+    """Remove the files of runs that are not listed, unfinished ones too. OSError."""
     kept = {file_name(name) for name in listed}
     store = store_of(folder)
     store.remove(*[name for name in store.names() if SUFFIX in name and name not in kept])
@@ -106,7 +106,7 @@ def _open(file: RunFile, compares_checksums: bool) -> HashRun:
         raise FormatTooNew(where, version, FORMAT_VERSION)
     if version < 1 or found != holds or len(mapped) != size_bytes(holds):
         raise RunDamaged(
-            f"{where} has {len(mapped)} bytes, and {size_bytes(holds)} hold the {holds} that it had"
+            f"{where} has {found} holds in {len(mapped)} bytes, expected {holds} in {size_bytes(holds)}"
         )
     columns: dict[str, Any] = {}
     start = _HEADER.size

@@ -3,7 +3,7 @@
 Each request is sent once.
 
 Tried on dynoxide 1.2.1 and 3.2.0 and DynamoDB Local 2.6.1: all three return the item that is in the way of a
-conditional put or update (`ReturnValuesOnConditionCheckFailure`). A server that does not is read.
+conditional put or update (`ReturnValuesOnConditionCheckFailure`). Where a server does not, a get follows.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from photon.registry.stores.copies import (
 )
 from photon.registry.stores.endpoint import StoreSize, ValueCount
 
-# `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: see `Copy`.
-# `n`: the number of a sign of life, which has no other of them.
+# `p`: the ledger, `s`: the position, so that a Query reads them in order. `v`, `a`, `b`: value and ballots of
+# a `Copy`. `e`: the end of `v`. A sign of life has `n` alone, its number.
 LEDGER_TABLE: Mapping[str, Any] = {
     "AttributeDefinitions": [
         {"AttributeName": "p", "AttributeType": "S"},
@@ -145,7 +145,7 @@ class DynamoStore:
         return self._call(
             "update_item",
             _done,
-            lambda _: Done(),
+            lambda _: Done(),  # a greater number is there
             TableName=self.table,
             Key=attributes(key),
             UpdateExpression="SET n = :n",
@@ -163,7 +163,7 @@ class DynamoStore:
         return self._call(
             "update_item",
             lambda _: Done(),
-            lambda _: Done(),  # the store gets its register with the next change
+            lambda _: Done(),  # it has no register yet: the next change brings one
             TableName=self.table,
             Key=attributes(REGISTER_KEY),
             UpdateExpression="SET b = b",
@@ -222,7 +222,7 @@ class DynamoStore:
         )
 
     def fill(self, copies: Sequence[tuple[Key, Copy]]) -> int | NoReply:
-        """Put these copies, whatever is there: how many of them are in. For a store that nobody else asks."""
+        """Put copies over what is there, and count those that are in. For a store that nobody else asks."""
         return self._write_batch(
             [{"PutRequest": {"Item": copy_attributes(key, copy)}} for key, copy in copies]
         )
@@ -243,7 +243,7 @@ class DynamoStore:
     def _query(
         self, first: Key, read: Callable[[Mapping[int, Response], int | None], T], **more: Any
     ) -> T | NoReply:
-        """Read a page: its items by position, and the last position that it covers, None for all."""
+        """Read a page: its items by position, and the last position that it covers; None: it covers all."""
 
         def of_page(response: Response) -> T:
             last = response.get("LastEvaluatedKey")
@@ -261,7 +261,7 @@ class DynamoStore:
         )
 
     def _write_batch(self, requests: Sequence[Any]) -> int | NoReply:
-        """Put or delete several items at once: how many of these were done."""
+        """Put or delete several items at once, and count those that the store did."""
         return self._call(
             "batch_write_item",
             lambda response: len(requests) - len(response.get("UnprocessedItems", {}).get(self.table, [])),
@@ -271,7 +271,7 @@ class DynamoStore:
     def _write(
         self, operation: str, key: Key, done: Callable[[Response], T], **request: Any
     ) -> T | Refused | NoReply:
-        """A write on a condition. A refused one returns the item in its way."""
+        """Write on a condition, or return the item in its way."""
 
         def read(response: Response) -> T | Refused:
             _done(response)
@@ -301,7 +301,7 @@ class DynamoStore:
         """Read the response, or NoReply: in spite of any error the request may have been applied."""
         try:
             client = self._connected()
-        except ValueError as error:  # a URL that is none
+        except ValueError as error:  # the URL is none
             return NoReply(str(error), "unreachable")
         try:
             return read(getattr(client, operation)(**request))
@@ -309,7 +309,7 @@ class DynamoStore:
             if refused is not None and error_code(error) == _CONDITION_FAILED:
                 return refused(cast(ClientError, error).response)
             if isinstance(error, BotoCoreError) and not isinstance(error, _TIMEOUTS):
-                self._disconnect(client)  # refused or closed
+                self._disconnect(client)  # the connection was refused, or is closed
             return no_reply(error)
 
     def _connected(self) -> Any:
@@ -325,7 +325,7 @@ class DynamoStore:
 
 
 def _done(response: Response) -> Done:
-    """A write that was done says what it consumed: a proxy's empty page does not."""
+    """Take a write as done if it says what it consumed: a proxy's empty page does not. ValueError."""
     if "ConsumedCapacity" not in response:
         raise ValueError("it does not say that the write was done")
     return Done()
