@@ -21,28 +21,29 @@ from photon.profile.findings import OpenQuestion, Proposal, Sureness
 LEAST_RECORDS, LEAST_RECORDS_OF_OWN = 20, 2
 RECORDS_TO_BE_SURE = 100
 MOST_COLUMNS_OF_AN_ID = 3
-LEAST_STEPS = 10  # steps of a count within each host or session that does not begin in the sample
-LEAST_IN_ORDER = 0.9  # share of such steps that are 1, and of such counts that begin alike
-FEW = 0.1  # share of the records: integers that occur so often may be those of partitions or processes
-_COMBINED = 12  # columns at most of which combinations are tried: the likeliest ones
-_SHOWN = 4
+LEAST_STEPS = 10  # from one number to the next of a host's or session's count that began before the sample
+LEAST_IN_ORDER = 0.9  # share of these steps that are 1, and of the counts that begin with the same number
+MOST_DISTINCT_OF_GROUPS = 0.1  # share of different integers that may number partitions or processes
+_MOST_COMBINED = 12  # of so many columns, the likeliest ones, combinations are tried
+_MOST_SHOWN = 4  # columns, or choices of an id, in one question
 
 
 def foreign_id(
     columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str], of_primary: frozenset[str]
 ) -> Proposal | OpenQuestion:
-    """The id of foreign events. `log`: what one record of it is called. `of_primary`: columns that are not
-    the foreign event's own, for the primary log has them with the same values.
+    """The id of foreign events. `log`: the words for one record of the foreign log, as `click`.
+
+    `of_primary`: columns that the primary log has too, with the same values.
     """
     records = max((len(column.values) for column in columns.values()), default=0)
     free = [c for c in columns.values() if c.name not in key and c.name not in of_primary]
     unique = [c for c in free if c.is_unique and c.why_no_id is None and not _is_a_time(c)]
     own = [c for c in unique if _is_own(c, log)]
     others = [c for c in unique if id_name(c.name, log) == "other"]
-    made = [c for c in unique if c.form and id_name(c.name, log) is None]
+    generated = [c for c in unique if c.form and id_name(c.name, log) is None]
     if own and records >= LEAST_RECORDS_OF_OWN:
         return _found(own[0], records, "its name says so")
-    likely = others or made
+    likely = others or generated
     if len(likely) == 1 and records >= LEAST_RECORDS:
         why = "its name is that of an id" if others else "no other column looks like one"
         return _found(likely[0], records, why)
@@ -51,7 +52,7 @@ def foreign_id(
     choices = _choices(likely, unique, columns, key, log)
     why = f"foreign: {_why(columns, unique, key, records)}"
     if all(len(names) > 1 for names in choices) and (again := _used_again(free, log)):
-        choices = (*choices[: _SHOWN - 1], (again.name,))
+        choices = (*choices[: _MOST_SHOWN - 1], (again.name,))
         why += f". With {again.name} alone as the id, such a record has no row"
     return OpenQuestion(("--foreign-id",), why, tuple((",".join(names),) for names in choices))
 
@@ -63,7 +64,7 @@ def _used_again(free: Sequence[Column], log: frozenset[str]) -> Column | None:
 
 
 def _is_own(column: Column, log: frozenset[str]) -> bool:
-    """Whether its name is that of its log's own id; what is called `click` only if it is no word."""
+    """Whether a column is called like its log's own id; one called `click` needs a digit in each value."""
     if id_name(column.name, log) == "own":
         return True
     has_digits = pc.all(pc.match_substring_regex(column.different, r"\d")).as_py()
@@ -71,7 +72,7 @@ def _is_own(column: Column, log: frozenset[str]) -> bool:
 
 
 def _is_a_time(column: Column) -> bool:
-    """Whether its values are times; integers as long as times are ids if they are called so."""
+    """Whether a column has times; integers that may be times are ids if the column is called so."""
     return column.unit is not None and (column.unit == "iso8601" or id_name(column.name, frozenset()) is None)
 
 
@@ -101,37 +102,36 @@ def _counted_within(
 def _groupings(
     columns: Mapping[str, Column], key: Sequence[str], log: frozenset[str]
 ) -> Iterator[tuple[str, ...]]:
-    """List the columns that the events of a count may share: the key first, then others that are like ids."""
+    """List columns in which records that are counted together may agree: the key first, then likely ones."""
     yield tuple(key)
     whole = [c for c in columns.values() if c.kind in ("text", "integer") and not c.values.null_count]
     named = [c.name for c in whole if id_name(c.name, log) and c.name not in key]
     texts = [c.name for c in whole if c.kind == "text" and not _is_a_time(c) and c.name not in (*named, *key)]
-    few = [
-        c.name for c in whole if c.kind == "integer" and c.distinct <= FEW and c.name not in (*named, *key)
-    ]
-    likely = [name for name in (*named, *texts, *few) if len(columns[name].different) > 1][:_COMBINED]
+    numbers = [c for c in whole if c.kind == "integer" and c.distinct <= MOST_DISTINCT_OF_GROUPS]
+    few = [c.name for c in numbers if c.name not in (*named, *key)]
+    likely = [name for name in (*named, *texts, *few) if len(columns[name].different) > 1][:_MOST_COMBINED]
     for size in range(1, MOST_COLUMNS_OF_AN_ID):
         yield from itertools.combinations(likely, size)
 
 
 def _counts(columns: Mapping[str, Column], names: Sequence[str], count: Column) -> str | None:
     """Why `count` numbers the records that are alike in `names`; None if it does not."""
-    numbers = count.values.cast(pa.int64(), safe=True) if _fits(count) else None
-    if numbers is None:
+    if not _fits(count):
         return None
+    numbers = count.values.cast(pa.int64(), safe=True).to_numpy()
     groups = _groups([columns[name].values for name in names])
-    order = np.lexsort((numbers.to_numpy(), groups))
-    group, number = groups[order], numbers.to_numpy()[order]
+    order = np.lexsort((numbers, groups))
+    group, number = groups[order], numbers[order]
     is_same = np.diff(group) == 0
     steps = np.diff(number)[is_same]
     if not len(steps) or (steps == 0).any():
         return None  # no record shares a group, or two share the number too
     starts = number[np.flatnonzero(np.diff(group, prepend=-1))]
     in_order = float((steps == 1).mean())
-    begin = float((starts == starts.min()).mean())
+    begin_alike = float((starts == starts.min()).mean())
     several = len(np.unique(group[1:][is_same]))
-    begins_alike = starts.min() in (0, 1) and begin >= LEAST_IN_ORDER and several >= 2 and len(starts) > 2
-    if in_order < LEAST_IN_ORDER or several < 2 or not (begins_alike or len(steps) >= LEAST_STEPS):
+    begins_here = starts.min() in (0, 1) and begin_alike >= LEAST_IN_ORDER and len(starts) > 2
+    if in_order < LEAST_IN_ORDER or several < 2 or not (begins_here or len(steps) >= LEAST_STEPS):
         return None
     of_each = " and ".join(names)
     return (
@@ -141,6 +141,7 @@ def _counts(columns: Mapping[str, Column], names: Sequence[str], count: Column) 
 
 
 def _fits(column: Column) -> bool:
+    """Whether its integers, as text, are short enough for 64 bits."""
     return bool((pc.max(pc.utf8_length(column.different)).as_py() or 0) < 19)
 
 
@@ -174,7 +175,7 @@ def _choices(
         others.sort(key=lambda column: (_is_a_time(column), column.why_no_id == "texts with blanks"))
         pairs = ((*key, column.name) for column in others)
         found = [pair for pair in pairs if is_unique_together(columns, pair)]
-    return tuple(found[:_SHOWN])
+    return tuple(found[:_MOST_SHOWN])
 
 
 def is_unique_together(columns: Mapping[str, Column], names: Sequence[str]) -> bool:
@@ -186,6 +187,7 @@ def is_unique_together(columns: Mapping[str, Column], names: Sequence[str]) -> b
 
 
 def _why(columns: Mapping[str, Column], unique: Sequence[Column], key: Sequence[str], records: int) -> str:
+    """Say why no id is sure."""
     if len(unique) > 1:
         return "several columns are unique and look like an id of the foreign event"
     if unique and records < LEAST_RECORDS:
@@ -196,7 +198,7 @@ def _why(columns: Mapping[str, Column], unique: Sequence[Column], key: Sequence[
     if unique:
         return f"{unique[0].name} is unique, but its name is not that of an id of a foreign event"
     refused = [f"{c.name} has {c.why_no_id}" for c in columns.values() if c.is_unique and c.why_no_id]
-    also = f" ({', '.join(refused[:_SHOWN])})" if refused else ""
+    also = f" ({', '.join(refused[:_MOST_SHOWN])})" if refused else ""
     if key and is_unique_together(columns, key):
         once = "has each primary event one foreign event at most?"
         return f"no column but the key is unique and looks like an id{also}; {once}"
@@ -205,7 +207,7 @@ def _why(columns: Mapping[str, Column], unique: Sequence[Column], key: Sequence[
         for c in columns.values()
         if id_name(c.name, frozenset()) and not c.is_unique and c.name not in key
     ]
-    also = f" ({', '.join((refused + repeated)[:_SHOWN])})" if refused or repeated else ""
+    also = f" ({', '.join((refused + repeated)[:_MOST_SHOWN])})" if refused or repeated else ""
     return f"no column of the foreign log is unique and looks like an id{also}"
 
 
