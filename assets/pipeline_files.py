@@ -49,7 +49,7 @@ def pipeline_file_assets(settings: LocationSettings) -> list[AssetSpec]:
 
 
 def problems_now(at_load: LocationSettings) -> dict[str, str]:
-    """Problems of each file as it is now, by its name in Dagster; empty if there are none."""
+    """The problem of each file as it is now, by its name in Dagster; empty: it has none."""
     names = at_load.file_names()
     try:
         now = location_settings(at_load.said)
@@ -70,19 +70,19 @@ def problems(at_load: LocationSettings, now: LocationSettings) -> Mapping[str, s
 
 
 def evaluation(name: str, problem: str) -> AssetCheckEvaluation:
-    """A check's result without a run."""
+    """The result of a file's check, made without a run."""
     said, metadata = problem or "It is served.", _metadata(problem)
     return AssetCheckEvaluation(file_key(name), CHECK, not problem, metadata=metadata, description=said)
 
 
 def _metadata(problem: str) -> Metadata:
-    """The section itself: a file that can't be read can't say where its team reads the runbook."""
+    """The runbook's section and what to do: a file that can't be read names no runbook to link to."""
     what_to_do: Metadata = {"what_to_do": REMEDY} if problem else {}
     return {**section(CHECK), **what_to_do}
 
 
 def file_checks(at_load: LocationSettings) -> list[AssetChecksDefinition]:
-    """The checks as people may have them evaluated now; else their sensor does when a result changes."""
+    """The checks, for people who evaluate them at once; a sensor does so when a result changes."""
     return [_file_check(at_load, name) for name in at_load.file_names().values()]
 
 

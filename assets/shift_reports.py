@@ -1,7 +1,7 @@
 """Reports of a running shift to Dagster: an observation a minute, and a materialization each fifth time.
 
-The page of an asset shows its latest materialization. So each of them is complete: it has the columns, the
-row count and the picture, which are too large for every minute. All have the numbers that are plotted.
+The page of an asset shows its latest materialization. So each of these is complete: it has the columns, the
+row count and the picture, which are too large for every minute. Each report has the numbers of plots.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from photon.storage.columns import TableName
 from photon.verification.report import equation_table
 from resources.environment import ServedPipeline
 
-# The first report is complete, the second, which may have a picture, then each fifth, and the last. A
-# complete one is three times as large as another.
+# Complete are the first report, the second, which may have a picture, each fifth after that, and the last. A
+# complete report is three times as large as another.
 COMPLETE_EVERY, FIRST_PICTURE = 5, 2
-# A plot that has to show days shows no second: a longer delay, as of old logs, is said in words.
+# A plot up to days shows no second: so the report says a longer delay, as of old logs, in words.
 MOST_PLOTTED_SECONDS = 3_600.0
 NEEDS_YOU = "needs_you"
 REPORT_SECONDS = 60.0  # a shift waits so long between two reports, each of which is a row of Dagster's
@@ -52,7 +52,7 @@ COUNT_OF_TABLE: Mapping[TableName, str] = {
     "too_old": "too_old",
     "conflicting": "conflicting",
 }
-# Records with another one's id and other content, and rows in doubt for that: told where there are some.
+# Records with another one's id and other content, and rows in doubt because of such: reported if above 0.
 OF_OTHER_CONTENT = ("conflicting", "ambiguous", "reused_primaries")
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Reporter:
         self._reports = 0
         self._rows: int | None = None  # of the table, at the last complete report
         self._reported: dict[TableName, int] = {}  # the records of each side table
-        self._is_warned = False  # a join that nobody can have meant was warned of
+        self._is_warned = False  # the run's log has the signs of a wrong pipeline file
 
     def on_batch(self, batch: BatchReport) -> None:
         """Add a batch, and report if it is time."""
@@ -138,7 +138,7 @@ class Reporter:
         now_us = self._clock.now_us()
         self._shift.report(now_us)
         growth = growth_of(self._pipeline, self._datacenter, now_us)
-        if growth.state_unreadable:  # not to be shown as empty
+        if growth.state_unreadable:  # its counts would be shown as 0
             raise StateUnavailable(growth.state_unreadable)
         lake = self._pipeline.datacenters[self._datacenter].lake
         metadata = shift_metadata(self._datacenter, self._shift.reports, growth, last_said(lake), is_complete)
@@ -245,7 +245,7 @@ def plotted(seconds: float) -> float | str:
 
 
 def with_row_count(metadata: Metadata) -> Metadata:
-    """The metadata with the rows of all datacenters together, of those whose rows are known."""
+    """Add the sum of the rows of all datacenters whose rows are known."""
     rows = [value for name, value in metadata.items() if name.endswith("_rows") and isinstance(value, int)]
     return {**metadata, "dagster/row_count": sum(rows)} if rows else metadata
 
@@ -269,7 +269,7 @@ def says(datacenter: str, latest: ShiftReport, growth: Growth) -> str:
 
 
 def timestamp(time_us: int) -> MetadataValue:
-    """A time of day as the UI shows and plots it."""
+    """A moment as the UI shows and plots it."""
     return MetadataValue.timestamp(time_us / MICROSECONDS)
 
 

@@ -1,6 +1,6 @@
 """Make the class archive of Spark's JVM, from which a session maps its classes instead of loading them.
 
-Made once at set-up. The JVM ignores an archive that does not fit it. With it a session begins in 3.2 s
+`make setup` makes it once. The JVM ignores an archive that does not fit it. With it a session begins in 3.2 s
 instead of 5.7 s, and takes 4.9 s of a core instead of 8.1 s (medians of runs in turn on two busy cores).
 """
 
@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from jobs.batch_job import SparkRunner
 from jobs.session import build_session, class_archive, stop_session
 
-# The JVM writes the archive on its way out: 8 s on two cores.
+# The JVM writes the archive as it ends, in 8 s on two cores; a busy machine may take many times as long.
 WRITE_SECONDS = 240.0
 
 
 def make() -> Path:
-    """Run a session through what sessions do, and keep the classes that it loaded; where they are."""
+    """Have a session do what sessions do, store the classes that it loaded, and return where."""
     archive = class_archive()
     unfinished = archive.with_suffix(".unfinished")
     session = build_session("photon class archive", archive_to=unfinished)

@@ -1,6 +1,6 @@
-"""The copies of the logs compared: digests of what is new, and ids of the hours that differ.
+"""Compare the copies of the logs: by digests of what is new, and by ids in the hours that differ.
 
-With Spark, or in this process where there is little to read (docs/adr/0068).
+Spark does it, or this process where there is little to read (docs/adr/0068).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jobs.verification import SparkMaker
 
 Read = Callable[[Iterable[FilePart], Pipeline], Iterator[pa.RecordBatch]]
-FILE = ("datacenter", "side", "file")
+FILE = ("datacenter", "side", "file")  # the columns that name a log file
 
 
 def compare(
@@ -58,7 +58,7 @@ def compare(
 
 
 class Reading:
-    """Reads logs; begins a session of its own when it is needed, if none is given."""
+    """Reads logs in the session that is given, or begins its own when it needs one, and ends that."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Reading:
         return self._spark
 
     def digests(self, parts: Sequence[FilePart]) -> tuple[list[tuple[str, FileDigest]], set[tuple[str, int]]]:
-        """Digests by datacenter, and the files with bytes that can't be read."""
+        """Digests, each with its datacenter, and the files with bytes that can't be read, by datacenter."""
         self._progress("digesting what is new in the copies of the logs")
         session = self._session_for(parts)
         with words_of(session), told({}, [] if isinstance(session, LocalSession) else [session]):
@@ -112,7 +112,7 @@ class Reading:
         expected: Mapping[Hour, Collection[str]],
         paths: Mapping[tuple[str, int], str],
     ) -> tuple[list[Lack], set[tuple[str, int]]]:
-        """Events that each `expected` datacenter lacks in these hours, and files that can't be read."""
+        """Events that each datacenter lacks of the hours `expected` of it, and files that can't be read."""
         self._progress(
             f"comparing the events of {counted(len(expected), 'hour')} in which copies of the logs differ"
         )
@@ -172,7 +172,7 @@ class Reading:
 
 
 def _pieces(part: FilePart, piece_bytes: int) -> Iterator[FilePart]:
-    """A part in pieces: lines belong to the piece in which they begin."""
+    """Cut a part into pieces for tasks; a line belongs to the piece in which it begins."""
     stretch = part.stretch
     for start in range(stretch.start_bytes, stretch.end_bytes, piece_bytes):
         end = min(start + piece_bytes, stretch.end_bytes)

@@ -1,8 +1,8 @@
 """Dagster's instance as a code server keeps it open between the ticks of its sensors.
 
 `context.instance` opens storage anew in each tick, and compares its tables' revision: four fifths of the work
-of a tick, 0.1 s of a core. A code server lives as long as its code, and is asked with one and the same
-reference until somebody changes Dagster's settings.
+of a tick, 0.1 s of a core. All ticks of a code server refer to one instance until somebody changes Dagster's
+settings.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dagster._core.instance.ref import InstanceRef
 
 
 class KeptInstance:
-    """The instance of the last reference; threads share it, as those of Dagster's webserver do."""
+    """The instance to which the last tick referred; threads share it, as those of Dagster's webserver do."""
 
     def __init__(self) -> None:
         self._opening = threading.Lock()
         self._kept: tuple[InstanceRef, DagsterInstance] | None = None
 
     def of(self, context: SensorEvaluationContext) -> DagsterInstance:
-        """The instance that a tick belongs to. One that was handed in, as by a test, is taken as it is."""
+        """The instance to which a tick refers; without a reference the one that it has, as in a test."""
         reference = context.instance_ref
         if reference is None:
             return context.instance

@@ -38,7 +38,7 @@ def asset_job(work: AssetWork, served: ServedPipeline):  # type: ignore[no-untyp
 
 
 def schedules_of(served: ServedPipeline) -> list[ScheduleDefinition]:
-    """A schedule for all work that has a time in the pipeline file."""
+    """One schedule for each report and evaluation."""
     return [_schedule(work, served) for work in (*REPORTS, *evaluations_of(served))]
 
 
@@ -64,7 +64,7 @@ def _schedule(work: AssetWork, served: ServedPipeline) -> ScheduleDefinition:
 
 
 def pruning_schedule() -> ScheduleDefinition:
-    """The schedule of pruning; a run that meets another finds less to do."""
+    """The schedule of pruning. It looks for no run in progress: a second run finds less to do."""
     return ScheduleDefinition(
         job_name=PRUNING_JOB,
         cron_schedule=PRUNING_CRON,

@@ -34,7 +34,8 @@ from photon.process.in_time import Repeated
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
-# A datacenter whose disk hangs keeps no other from being looked at; Dagster ends a tick after a minute.
+# A datacenter whose disk hangs keeps no other from being looked at; Dagster ends a tick after a minute. An
+# answer that came late is taken by a later look, if its question is no older than `STANDS_SECONDS`.
 ANSWER_SECONDS, STANDS_SECONDS = 10.0, 60.0
 # A check of a datacenter that still fails is evaluated again after this time, with the numbers of then.
 AGAIN_US = 5 * 60 * MICROSECONDS
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 class WatcherLook:
     """The result of a look at one datacenter."""
 
-    notes: WatcherNotes  # to be remembered until the next look
+    notes: WatcherNotes  # the cursor keeps them until the next look
     verdicts: Mapping[str, Verdict]  # one for each promise that could be judged, and is sure
     problems: tuple[str, ...]
 
@@ -75,7 +76,7 @@ def watcher_sensor(served: ServedPipeline, clock: Clock | None = None) -> Sensor
             seen = _look_at(pipeline, name, before.get(name, WatcherNotes()), now_us, is_starting, decisions)
             due = due_of(seen.verdicts, seen.notes.told, now_us)
             after[name] = replace(seen.notes, told={**seen.notes.told, **due})
-            found = {key: evaluation(served, name, key, one) for key, one in seen.verdicts.items()}
+            found = {one: evaluation(served, name, one, seen.verdicts[one]) for one in seen.verdicts}
             unlike = unlike_shown(KEPT.of(context), found.values())
             news += [one for promise, one in found.items() if promise in due or one in unlike]
             problems += seen.problems
@@ -94,7 +95,7 @@ def _look_at(
     """Look at one datacenter. One that can't be looked at keeps no other from being judged."""
     try:
         ask = partial(look, pipeline, name, now_us, is_starting, decisions)
-        facts = _looks_at(pipeline.file, name).answer(ask, ANSWER_SECONDS)
+        facts = _repeated_look(pipeline.file, name).answer(ask, ANSWER_SECONDS)
         found, memory = judge(facts, last.memory, pipeline)
         verdicts = in_checks(found, facts, memory, pipeline)
         if not facts.growth.state_unreadable:
@@ -107,19 +108,20 @@ def _look_at(
 
 
 def _over(name: str, told: Mapping[str, ToldVerdict], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """Verdicts on what was told as wrong and can't be judged now, as before a first verification."""
+    """Verdicts that end what was told as wrong and can't be judged now, as before a first verification."""
     says = f"{name}: what was wrong is over, and nothing has judged it since"
     wrong = (promise for promise, one in told.items() if one.level != "ok" and promise not in verdicts)
     return {promise: Verdict("ok", says) for promise in wrong}
 
 
 @lru_cache
-def _looks_at(pipeline: Path, datacenter: str) -> Repeated[Facts]:
+def _repeated_look(pipeline: Path, datacenter: str) -> Repeated[Facts]:
+    """The question to one datacenter, which one tick after another asks."""
     return Repeated(STANDS_SECONDS)
 
 
 def sure_of(verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """Those that a next look does not take back; what Dagster shows of the others stays as it is."""
+    """The verdicts that a next look does not take back. Dagster goes on showing what it has of the others."""
     return {promise: one for promise, one in verdicts.items() if not one.is_unsure}
 
 

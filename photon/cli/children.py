@@ -20,7 +20,7 @@ from photon.cli.ending import line_start
 from photon.process.errors import DEFECT
 from photon.process.lifeline import bound_to_this_thread, is_gone
 
-RESTARTS = 5  # in RESTARTS_WITHIN_SECONDS; a process that needs more of them is not started again
+RESTARTS = 5  # within RESTARTS_WITHIN_SECONDS; a process that needs more is not started again
 RESTARTS_WITHIN_SECONDS = 600.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 POLL_SECONDS = 0.1
@@ -36,12 +36,12 @@ class EndedProcess:
 
 
 def is_accident(returncode: int) -> bool:
-    """Whether another start may go better: a defect ended the process, or a signal that asks for no stop."""
+    """Whether another start may go better: a defect ended the process, or a signal other than a stop's."""
     return returncode == DEFECT or (returncode < 0 and -returncode not in STOPPING)
 
 
 def pause_before_restart(accidents: Sequence[float], now: float) -> float | None:
-    """The seconds until the next start after accidents at these times; None: do not start it again."""
+    """The seconds until the next start, by the seconds at which accidents were; None: do not start again."""
     recent = sum(now - at < RESTARTS_WITHIN_SECONDS for at in accidents)
     if recent > RESTARTS:
         return None
@@ -58,8 +58,8 @@ class _Child:
     datacenter: str
     command: Sequence[str]
     process: subprocess.Popen[str]
-    accidents: list[float] = field(default_factory=list)
-    starts_at: float | None = None  # the next start, after an accident
+    accidents: list[float] = field(default_factory=list)  # when they were, in seconds of the clock
+    starts_at: float | None = None  # when it starts again after an accident, in these seconds
     ended: EndedProcess | None = None
 
 
@@ -71,7 +71,7 @@ class Children:
     ) -> None:
         self._clock = clock
         self._is_asked_to_stop = False
-        self._signals: list[int] = []  # to be passed on
+        self._signals: list[int] = []  # that `wait` passes on
         self._children = [_Child(name, command, _started(command)) for name, command in commands.items()]
 
     def pass_on(self, number: int) -> None:
@@ -83,7 +83,7 @@ class Children:
         self._signals.append(number)
 
     def wait(self) -> dict[str, EndedProcess]:
-        """Wait until every process has ended for good; how each did, by datacenter."""
+        """Wait until every process has ended for good, and return how, by datacenter."""
         while True:
             while self._signals:
                 self._send(self._signals.pop(0))
@@ -112,7 +112,7 @@ class Children:
         """Note the end of a process, or when it is started again."""
         code, output = child.process.returncode, child.process.stdout
         assert output is not None
-        # A join prints its counts though a file is not read, or hardly anything was joined.
+        # A join that ends by a status, as for a file that it can't read, has printed its counts.
         printed = "" if is_accident(code) else output.read()
         output.close()
         if code == 0:
@@ -148,7 +148,7 @@ class StopSignals:
     """SIGINT and SIGTERM: the first requests a stop after the current batch, the second ends the process."""
 
     def __init__(self, parent: int | None) -> None:
-        """`parent`: the process that this one ends with, by the number that it passed on as its own."""
+        """`parent`: the id of the process that started this one, as it said; this one ends with it."""
         self._requested: int | None = None  # the first signal
         self.parent = parent
         self._listen(self._on_signal)

@@ -53,7 +53,7 @@ def _typed_with_a_file(ctx: click.Context) -> str:
     return shlex.join((*path, "folder/my.yaml", *words))
 
 
-# The file is what is left before a command's last arguments, which are filled first: so one word of
+# Click fills a command's last arguments first, and the file takes what is left before them. So one word of
 # `photon hold` is the datacenter, whatever it looks like, and two are the file and the datacenter.
 pipeline_argument: Callable[[Callable[..., Any]], Callable[..., Any]] = click.argument(
     "pipeline_file",
@@ -78,7 +78,7 @@ within_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 dry_run_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
 )
-NOTHING_CHANGED = "dry run, nothing was changed:"  # then comes what would be done
+NOTHING_CHANGED = "dry run, nothing was changed:"  # the lines behind it say what would be done
 
 
 def print_result(value: object, text: str, as_json: bool) -> None:
@@ -90,14 +90,14 @@ def print_result(value: object, text: str, as_json: bool) -> None:
 def print_outcome(value: Mapping[str, Any], lines: Iterable[str], dry_run: bool, as_json: bool) -> None:
     """Print what a verb has done, or would do in a dry run, which the first line says.
 
-    Whoever does it to several datacenters tells them apart below "datacenters".
+    A verb on several datacenters puts what it did to each below "datacenters".
     """
     told = [NOTHING_CHANGED, *lines] if dry_run else lines
     print_result({"dry_run": dry_run, **value}, "\n".join(told), as_json)
 
 
 class TerminalBytes(io.RawIOBase):
-    """Standard output for bytes of users' data. It is a terminal, which obeys nothing in them."""
+    """Standard output as a file of bytes, for a terminal: it shows control characters, and obeys none."""
 
     def writable(self) -> bool:
         return True
@@ -119,7 +119,7 @@ def standard_output() -> BinaryIO:
 
 
 class LineFormatter(logging.Formatter):
-    """A log record as lines in which a terminal obeys nothing but their beginning."""
+    """A log record as lines. A terminal obeys only their beginning, which Photon writes itself."""
 
     def format(self, record: logging.LogRecord) -> str:
         return line_start() + harmless(super().format(record))
@@ -128,7 +128,7 @@ class LineFormatter(logging.Formatter):
 def log_to_stderr() -> None:
     """Photon's log messages as plain lines on standard error.
 
-    A terminal shows warnings only of the registry: hiccups of its endpoints are for a log.
+    Of the registry's messages a terminal shows warnings only: hiccups of endpoints are for a log.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
@@ -141,7 +141,7 @@ def log_to_stderr() -> None:
 
 
 def shows_line() -> bool:
-    """Whether people watch progress in one line. With --json on a pipe a program does, in log lines."""
+    """Whether people watch progress in one line; a program that reads --json from a pipe has log lines."""
     return is_redrawn() and (sys.stdout.isatty() or not current_ending().as_json)
 
 
@@ -149,7 +149,7 @@ def shows_line() -> bool:
 def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterator[Callable[[str], None]]:
     """Show what is going on: one line on a terminal, elsewhere log lines, at most one in `every_seconds`.
 
-    `plain`: log lines on a terminal too. A reader who is gone does not matter to a log.
+    `plain`: log lines on a terminal too. A child logs on when its parent and the terminal are gone.
     """
     if shows_line() and not plain:
         from rich.console import Console
@@ -160,7 +160,7 @@ def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterato
 
             def show(text: str) -> None:
                 line = Text(harmless(f"{text} ..."))
-                # One line whatever its length, beside the spinner: a log line clears one.
+                # It has to fit one line, beside the spinner: a log line clears no more.
                 line.truncate(console.width - 2, overflow="ellipsis")
                 status.update(line)
 
@@ -181,9 +181,9 @@ def chosen(pipeline: Pipeline, datacenter: str | None) -> list[str]:
 
 @contextmanager
 def opened(pipeline_file: Path, asks_registry: bool = False) -> Iterator[Pipeline]:
-    """The pipeline of a command that asks its registry; with logs and errors as all commands have them.
+    """Load a command's pipeline, send logs to standard error, and tell errors as all commands do.
 
-    `asks_registry`: nothing can be done without it, so that the command ends soon where it hangs.
+    `asks_registry`: the command needs the registry first, so it ends soon if the registry hangs.
     """
     log_to_stderr()
     with expected_errors(pipeline_file):
@@ -205,7 +205,7 @@ def opened(pipeline_file: Path, asks_registry: bool = False) -> Iterator[Pipelin
 def expected_errors(pipeline_file: Path | None = None) -> Iterator[None]:
     """Turn the errors that a user can mend into one message and an exit status.
 
-    `pipeline_file`: its folders are looked at where a disk is full.
+    `pipeline_file`: the message names the full disks among its folders.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The parts that carry out batches, wired together, and the care for them between batches."""
+"""Wire together the parts that carry out batches, and tend them between batches."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BatchTools:
             self.state, self.pipeline, self.datacenter, self.joined, self.registry, others_took
         )
         self.committing = Committing(self.tables, self.datacenter, self.epoch)
-        # One, so that a wait is told once.
+        # All parts share it, so that callbacks hear of a wait once.
         self.retry = BackoffRetry(self.callbacks, self.clock, self.machine.rng)
         self.leftovers = Leftovers(self.joined)
         self.closes = BatchCloses(
@@ -84,13 +84,13 @@ class BatchTools:
         )
         self.rounds = ClaimingRounds(self.registry, self.runner, self.closes, self.clock, self.meter)
         self.conflicts = Conflicts(self.pipeline, self.datacenter, self.state, self.tables)
-        self.limits = self.pipeline.limits  # the next batch keeps within them, as the dispatcher plans it
+        self.limits = self.pipeline.limits  # of the next batch: the dispatcher sets them when it plans
         self.ahead = IndexAhead(self.pipeline, self.index, self.runner)
         self.observer = BatchObserver(
             self.pipeline, self.datacenter, self.state, self.clock, self.meter, self.callbacks.on_batch
         )
         self.quarantined_in_a_row = 0
-        # Calls in the last batches in a row in which the adapter failed on more than its share (A21).
+        # The adapter's calls in the latest batches, as far back as it failed on too many of each (A21).
         self.adapter_calls = calls_from_json(self.state.meta("adapter_calls"))
         self.last_plan_id = ""  # the plan that this very process ran last
         self.closes.committed(self.state.completed)  # an earlier process may have left it unclosed
@@ -107,7 +107,7 @@ class BatchTools:
         return self.committing.is_at_its_end(self.state.completed) and self.holders.is_alone(self._own_epoch)
 
     def tend_registry(self) -> None:
-        """Close what no claims have closed for a while, and store the view if much of it is not yet."""
+        """Close batches that no claims have closed for a while, and store the view if much of it is new."""
         self.closes.tend()
         try:
             self.registry.save()
@@ -115,7 +115,7 @@ class BatchTools:
             log.debug("the view of the registry is stored later: %s", error)
 
     def read_view_anew(self, error: RunDamaged) -> str:
-        """Read the ledgers from their beginning, for the next attempt: tasks found no file of the view's."""
+        """Read the ledgers from their beginning, for tasks could not read a file of the view; say so."""
         reason = f"the view of the registry is read again, for {error}"
         log.warning("%s", reason)
         try:
@@ -135,14 +135,14 @@ class BatchTools:
         return reason
 
     def reindex(self, files: Iterable[TrackedFile]) -> list[SegmentInfo]:
-        """Make the index of primary files again, as far as they are read; its segments are not listed yet.
+        """Make the index of primary files again, as far as they are read; the caller lists its segments.
 
         WorkerDied, CannotEnd, DeadlineExceeded, LakeUnavailable.
         """
         key = PlanKey(self.datacenter, self.epoch, self.state.completed, new_id())
         tasks = reindex_tasks(files, partial(self.index.new_segment, key))
-        snapshot = self.index.snapshot()
-        context = TaskContext(self.pipeline, key, self.state.work, snapshot, False, False)
+        work, snapshot = self.state.work, self.index.snapshot()
+        context = TaskContext(self.pipeline, key, work, snapshot, final=False, follows_an_epoch=False)
         results = collect_results(self.runner.run(BatchTasks(context, tasks)))
         return [each.indexed.segment for each in results.index if each.indexed.segment is not None]
 

@@ -39,7 +39,7 @@ class Callbacks:
 
     should_stop: Callable[[], bool] = lambda: False
     on_batch: Callable[[BatchReport], None] = lambda report: None
-    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; called once
+    on_wait: Callable[[str], None] = lambda reason: None  # something is unavailable; once for each wait
     on_resume: Callable[[str, float], None] = lambda reason, seconds: None  # the wait is over
     on_cause: Callable[[str], None] = lambda reason: None  # the wait goes on, for another reason than before
     on_failure: Callable[[str], None] = lambda reason: None  # a try of a batch failed; another follows
@@ -47,9 +47,9 @@ class Callbacks:
 
 
 class BackoffRetry:
-    """Waits with backoff for what is unavailable; says once that it does, and once that it is over.
+    """Waits with backoff for what is unavailable; tells callbacks when a wait begins and when it is over.
 
-    A wait is over when what failed succeeds, not when something else does: who waits says `over` then.
+    A wait is over when the attempt that failed succeeds, not when another does: the caller says `over` then.
     """
 
     FIRST_SECONDS = 0.25
@@ -64,11 +64,11 @@ class BackoffRetry:
 
     def _begin(self) -> None:
         self._wait_seconds = self.FIRST_SECONDS
-        self._reason, self._since_us = "", 0  # why it waits, as callbacks were told, and since when
+        self._reason, self._since_us = "", 0  # why it waits, as callbacks know, and since when
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a wait was said, and not that it is over."""
+        """Whether callbacks know of a wait that is not over."""
         return bool(self._reason)
 
     def wait(self, reason: str) -> bool:
@@ -89,16 +89,16 @@ class BackoffRetry:
         return not self._callbacks.should_stop()
 
     def over(self) -> None:
-        """Say that a wait is over, if there was one; the next one begins anew."""
+        """Say that a wait is over, if there was one; the next wait begins anew."""
         if self._reason:
             seconds = (self._clock.elapsed_us() - self._since_us) / MICROSECONDS
             self._callbacks.on_resume(self._reason, seconds)
             self._begin()
 
     def until_available(self, attempt: Callable[[], T]) -> T:
-        """The result of `attempt`, retried while registry, its view, lake or logs are unavailable.
+        """The result of `attempt`, repeated while registry, its view, lake or logs are unavailable.
 
-        StoppedWaiting if a stop is requested before.
+        StoppedWaiting if a stop is requested before it succeeds.
         """
         while True:
             try:

@@ -1,7 +1,7 @@
 """Quantiles of many measurements kept in little room: samples of evenly spaced order statistics.
 
-A task measures thousands of rows, and a minute has hundreds of tasks. Each sends on at most `MOST_VALUES`
-numbers, the smallest and the largest among them.
+A task measures thousands of rows, and a minute has hundreds of tasks. Each task sends on few numbers
+(`MOST_VALUES`), the smallest and the largest among them.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ def percentiles(samples: Sequence[Sample], percents: Sequence[float]) -> list[fl
     values, weights = _weighted(samples)
     if not len(values):
         return [float("nan")] * len(percents)
-    found = values[_at(weights, np.asarray(percents) / 100)]
-    return [float(value) for value in found]
+    return [float(value) for value in values[_at(weights, np.asarray(percents) / 100)]]
 
 
 def up_to(sample: Sample, bounds: Sequence[float]) -> list[int]:
-    """Count the measurements up to each bound, to the nearest whole one."""
+    """Estimate how many measurements are at most each bound."""
     if not sample.count:
         return [0] * len(bounds)
     share = np.searchsorted(sample.values, np.asarray(bounds), side="right") / len(sample.values)
@@ -72,7 +71,7 @@ def _weighted(samples: Sequence[Sample]) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def _at(weights: NDArray[np.float64], ranks: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The positions at which the ranks (0 to 1) are reached."""
+    """The position of the value at each rank (0 to 1): there the sum of weights reaches it."""
     reached = np.cumsum(weights)
     # Without a tolerance, sums of weights such as 1000/256 miss a rank by rounding.
     wanted = ranks * reached[-1] * (1 - 1e-12)

@@ -1,7 +1,7 @@
-"""The tables of a release, as they are now: each is opened, and compared with what the release says (R9).
+"""Open the tables of a release as they are now, and compare each with what the release says (R9).
 
-Files that rebuilds have replaced since are put back in their place, by lists (R7), before rows are counted.
-`ReleaseUnreadable` names a lake that lacks something, and the remedy.
+A rebuild since the release left a list of the files that it replaced (R7): those count in place of the new
+ones. `ReleaseUnreadable` names a lake that lacks something, and the remedy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MENDED_COLUMNS = ["_epoch", "_batch", "_occurrence"]
 
 
 def open_release(pipeline: Pipeline, wanted: Wanted = "latest") -> OpenRelease:
-    """Find a release. Its tables are opened, and compared, when they are asked for.
+    """Find a release. Its methods open and compare the tables.
 
     ReleaseUnreadable, NoRelease, FormatTooNew.
     """
@@ -57,7 +57,7 @@ class JoinedFiles:
     """The files of a datacenter's joined rows: `now` as a release has them, `then` as an earlier one did."""
 
     store: ObjectStore
-    columns: pa.Schema  # of the files
+    columns: pa.Schema  # those that the files have
     now: tuple[DataFile, ...]
     then: tuple[DataFile, ...]
 
@@ -66,7 +66,7 @@ class JoinedFiles:
 class OpenRelease:
     """A release, and the tables of its datacenters as they are now.
 
-    `opened`: tables of joined rows that were opened before, by datacenter. Their logs are not read again.
+    `opened`: tables of joined rows by datacenter, whose logs were read before and are not read again.
     """
 
     pipeline: Pipeline
@@ -74,7 +74,7 @@ class OpenRelease:
     opened: dict[str, OutputTable] = field(default_factory=dict, compare=False, repr=False)
 
     def tables(self, table: TableName) -> list[ReleaseFiles]:
-        """The files of one table of each datacenter that have rows of the release, each lake checked.
+        """Check each datacenter's lake, and list the files of one table that have rows of the release.
 
         ReleaseUnreadable.
         """
@@ -82,7 +82,7 @@ class OpenRelease:
         return [files for files in found if files is not None]
 
     def table(self, datacenter: str, table: TableName) -> ReleaseFiles | None:
-        """The same of one datacenter; None where it had made no such table. ReleaseUnreadable."""
+        """As `tables`, for one datacenter; None: it had made no such table. ReleaseUnreadable."""
         part, main = self.release.parts[datacenter], self._main_table(datacenter)
         with self.reading(datacenter):
             if table == "joined_events":
@@ -90,7 +90,7 @@ class OpenRelease:
                 files = self._checked_files(datacenter, part, main, handle)
             else:
                 side = OutputTable(main.folder.parent, table)
-                # Rows of a run that no release knows may not be on disk.
+                # Runs make `unmatched`, and their rows are on disk for sure once a release names one.
                 is_there = table in part.side_batches if table == "unmatched" else side.exists()
                 if not is_there and not part.side_batches.get(table):
                     return None
@@ -105,31 +105,31 @@ class OpenRelease:
     def mended(self, datacenter: str) -> pa.Table:
         """The dead letters that batches of the release took up again: `_epoch`, `_batch`, `_occurrence`.
 
-        A letter of a later batch has failed again since. ReleaseUnreadable.
+        `_batch` was completed before: a dead letter of a later one has failed again. ReleaseUnreadable.
         """
         nothing = pa.schema([MENDED_LETTERS.columns.field(one) for one in _MENDED_COLUMNS]).empty_table()
         if datacenter not in self.release.parts:  # it had not joined, or was retired without its lake
             return nothing
         place, lake = self.release.parts[datacenter].place, self._main_table(datacenter).folder.parent
         name = next(name for name, one in self.pipeline.datacenters.items() if one.lake == lake)
-        # A later batch takes up what a batch completed: the release has to have both.
+        # The batch behind `_batch` is the first that can take it up: the release has to have that one.
         taken_up = condition(Place(place.epoch, place.batch - 1))
         with self.reading(datacenter), MENDED_LETTERS.reading(self.pipeline, name) as rows:
             if rows is None:
                 return nothing
             return rows.to_table(columns=_MENDED_COLUMNS, filter=taken_up)
 
-    def joined_files(self, datacenter: str, before: Part | None = None) -> JoinedFiles:
-        """The files of joined rows, from one view of the table, also as an earlier part has them.
+    def joined_files(self, datacenter: str, earlier: Part | None = None) -> JoinedFiles:
+        """The files of joined rows now and as an earlier part has them, from one view of the table.
 
-        ReleaseUnreadable. Rows are not counted.
+        Rows are not counted. ReleaseUnreadable.
         """
         part, main = self.release.parts[datacenter], self._main_table(datacenter)
         with self.reading(datacenter):
             handle = main.load()
             now = self._files_at(datacenter, main, handle, part)
-            is_same = before is None or before.rebuilt == part.rebuilt
-            then = now if is_same else self._files_at(datacenter, main, handle, before or part)
+            other = earlier or part
+            then = now if other.rebuilt == part.rebuilt else self._files_at(datacenter, main, handle, other)
         columns = columns_in_files(handle)
         return JoinedFiles(main.store, columns, tuple(now.values()), tuple(then.values()))
 
@@ -165,7 +165,7 @@ class OpenRelease:
     def _checked_files(
         self, datacenter: str, part: Part, table: OutputTable, handle: DeltaTable
     ) -> list[DataFile]:
-        """The files of joined rows, as rebuilds that came after the release had found them."""
+        """The files of joined rows as the release had them; count their rows, which are as many as then."""
         files = self._files_at(datacenter, table, handle, part)
         found = rows_within(table.store, files.values(), part.place)
         if found != part.rows:
@@ -178,27 +178,27 @@ class OpenRelease:
     def _check_side_rows(
         self, datacenter: str, side: OutputTable, version: int, files: Iterable[DataFile]
     ) -> None:
-        """Count the rows of a side table, as the release did; one of an earlier version did not."""
+        """Count the rows of a side table, if the release did: those of earlier versions did not."""
         part = self.release.parts[datacenter]
         place, expected = part.place_in(side.name), part.side_rows.get(side.name)
         if expected is None or (found := rows_within(side.store, files, place)) == expected:
             return
-        others = last_of_others(side, datacenter, version)
-        why = f"{side.folder} has {found:,} rows up to {place}, and must have {expected:,}{others}"
+        others, rows = last_of_others(side, datacenter, version), counted(found, "row")
+        why = f"{side.folder} has {rows} up to {place}, and must have {expected:,}{others}"
         raise self._changed(datacenter, why, side.name)
 
     def _files_at(
-        self, datacenter: str, table: OutputTable, handle: DeltaTable, of: Part
+        self, datacenter: str, table: OutputTable, handle: DeltaTable, then: Part
     ) -> Mapping[str, DataFile]:
-        """The files of joined rows without rebuilds that came after a part; each file has to be there."""
+        """The files of joined rows as a part had them, before later rebuilds; each has to be there."""
         part = self.release.parts[datacenter]
         self._check_batches(datacenter, handle, "joined_events", part.place.batch)
         rebuilt = handle.transaction_version(rebuild_app(datacenter)) or 0
         if rebuilt < part.rebuilt:
             why = f"{table.folder} is at rebuild {rebuilt}, and must have {part.rebuilt}"
             raise self._older(datacenter, "joined_events", why)
-        files = self._before_rebuilds(datacenter, table, handle, rebuilt, of)
-        for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > of.rebuilt else ():
+        files = self._before_rebuilds(datacenter, table, handle, rebuilt, then)
+        for path in sorted(files.keys() - data_files(handle).keys()) if rebuilt > then.rebuilt else ():
             if table.store.size_bytes(path) != files[path].size_bytes:
                 why = f"the data file {table.folder / path}, which a rebuild replaced, is gone"
                 raise self._changed(datacenter, why)
@@ -214,15 +214,15 @@ class OpenRelease:
     def _before_rebuilds(
         self, datacenter: str, table: OutputTable, handle: DeltaTable, rebuilt: int, part: Part
     ) -> Mapping[str, DataFile]:
-        """The table's files without the rebuilds that came after a part; the last one goes first."""
+        """The table's files as a part had them: take back each later rebuild, the last one first."""
         files: Mapping[str, DataFile] = {file.path: file for file in DataFiles(handle).all()}
         kept = ReplacedFiles(table.folder.parent)
         lists = [kept.read(name) for name in kept.names(above=part.rebuilt)] if rebuilt > part.rebuilt else []
         for number in range(rebuilt, part.rebuilt, -1):
             done = [one for one in lists if one.number == number and one.is_done_in(files.keys())]
-            if len(done) > 1:  # a rebuild that was killed left another one
-                said = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)
-                done = [one for one in done if one.name == said]
+            if len(done) > 1:  # a rebuild that was killed before its commit left a list too
+                name = _list_of(table.folder, handle.version(), part.version, rebuild_app(datacenter), number)
+                done = [one for one in done if one.name == name]
             if len(done) != 1:
                 others = last_of_others(table, datacenter, handle.version(), part.version)
                 why = f"nobody can tell which rows of {table.folder} rebuild {number} has replaced{others}"
@@ -256,7 +256,7 @@ class OpenRelease:
         return self._unreadable(datacenter, f"{why}; {self._later(datacenter, table) or back}")
 
     def _later(self, datacenter: str, table: TableName) -> str:
-        """Name the newest release, if this table can be read of it; empty: not yet."""
+        """Say which newer release to read, if it has this table; empty: none yet."""
         found, _ = asked_of_lakes(self.pipeline, copies.latest)
         newest = max(found.values(), key=lambda one: one.number, default=self.release)
         if newest.number <= self.release.number:
@@ -270,8 +270,8 @@ class OpenRelease:
         return ""
 
     def _next_of(self, datacenter: str) -> str:
-        made = what_starts(self.pipeline, datacenter)
-        return f"the next release has what is there now, and a join makes it: {made}"
+        command = what_starts(self.pipeline, datacenter)
+        return f"the next release has what is there now, and a join makes it: {command}"
 
 
 def _list_of(folder: Location, version: int, since: int, app: str, number: int) -> str | None:

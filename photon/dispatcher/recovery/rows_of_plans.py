@@ -1,7 +1,7 @@
-"""Which ids that a datacenter has claimed have rows, by one snapshot of its table (protocol A9, L4).
+"""Find which claimed ids of a datacenter have rows, by one snapshot of its table (protocol A9, L4).
 
-A row is a claim's by the event's id, epoch, batch and plan. Its place in the logs does not count: a person
-may have altered it.
+A row and a claim belong together by event id, epoch, batch and plan. The row's place in the logs does not
+count: a person may have altered it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from photon.storage.tables import OutputTable
 
 
 def rowless_unless_taken(table: OutputTable, others_took: Callable[[], bool]) -> Rowless:
-    """Go by the rows that are there; while others may have taken some, what has none is not free (E12).
+    """Free the ids without a row in a snapshot, but none while others may have taken rows away (E12).
 
-    `others_took` is asked where a row is missing, and so behind the snapshot. LakeUnavailable.
+    `others_took` is asked once a row is missing, so after the snapshot was made. LakeUnavailable.
     """
     rows, took = RowsOfPlans(table), cache(others_took)
 
@@ -36,12 +36,12 @@ def rowless_unless_taken(table: OutputTable, others_took: Callable[[], bool]) ->
 
 
 class RowsOfPlans:
-    """A `photon.registry.closing.Rowless`, by the rows that plans have in a table when it is made."""
+    """A `photon.registry.closing.Rowless`, by the rows that plans have in a table as this is made."""
 
     def __init__(self, table: OutputTable) -> None:
         """LakeUnavailable."""
         self._rows = CommittedRows(table)
-        self._found: dict[Claimant, HashSet] = {}  # an epoch that is closed has few batches open
+        self._found: dict[Claimant, HashSet] = {}  # few: those of the batches that are not closed
 
     def __call__(self, at: ClaimsAt, unclosed: Unclosed) -> Mask:
         """Which of the ids have no row. LakeUnavailable."""

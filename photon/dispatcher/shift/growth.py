@@ -23,7 +23,7 @@ from photon.state.database import StateDamaged, StateUnavailable, damage_is_name
 from photon.state.unread_logs import acknowledged_files
 from photon.state.view import StateView, view_state
 
-SHOWN_BESIDE = 3
+MOST_SHOWN_BESIDE = 3  # paths in one sentence
 LIVE_BYTES = 8 * 2**20  # a live datacenter may find so much unread at any moment
 
 
@@ -33,7 +33,7 @@ class LogSize:
 
     files: int
     bytes: int
-    unread_bytes: int  # committed offsets against sizes
+    unread_bytes: int  # sizes less the offsets of completed batches
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Growth:
     problems: tuple[str, ...] = ()  # problems of the logs
     has_untracked: bool = False  # files with something in them that the dispatcher does not know
     state_unreadable: str = ""  # why; then `state` is empty, and what follows from it is not known
-    beside: tuple[str, ...] = ()  # sentences about files that are called nearly as those of a log
+    beside: tuple[str, ...] = ()  # sentences about files with nearly the name of a log's
 
     @property
     def files(self) -> int:
@@ -56,6 +56,7 @@ class Growth:
 
     @property
     def due(self) -> int:
+        """How many records and plans the next batches take up."""
         return self.state.due + self.state.requeued + self.state.has_open_plan
 
     @property
@@ -82,7 +83,7 @@ class LogsRead:
         return cls(all_bytes - unread_bytes, all_bytes, sum(look.state.counts.of("joined") for look in looks))
 
     def since(self, first: LogsRead, seconds: float) -> str:
-        """Say what was read in the seconds since a first look: earlier joins don't count as its pace."""
+        """Say what was read in the seconds since a first look, without the work of earlier joins."""
         # The bytes of a log that was read and then deleted count no more.
         done, total = max(0, self.read_bytes - first.read_bytes), max(0, self.all_bytes - first.read_bytes)
         grown = max(0, self.all_bytes - first.all_bytes)
@@ -125,11 +126,11 @@ def growth_of(pipeline: Pipeline, datacenter: str, now_us: int) -> Growth:
 def names_beside(
     pipeline: Pipeline, side: Side, glob: str, found: Scan, known: Iterable[TrackedFile]
 ) -> list[str]:
-    """Name files that nobody reads, though they are called nearly as the files of a log are."""
+    """Name files that nobody reads, and that have nearly the name of a log's files."""
     inodes = {tracked.file.inode for tracked in known if tracked.state == "open"}
     near = nearly_matching(glob, (path for path, inode in found.others.items() if inode not in inodes))
-    more = f" and {len(near) - SHOWN_BESIDE} more" if len(near) > SHOWN_BESIDE else ""
-    shown = ", ".join(map(readable, near[:SHOWN_BESIDE]))
+    more = f" and {len(near) - MOST_SHOWN_BESIDE} more" if len(near) > MOST_SHOWN_BESIDE else ""
+    shown = ", ".join(map(readable, near[:MOST_SHOWN_BESIDE]))
     says = (
         f"`{side}.files`, {glob}, does not match {shown}{more}: nobody reads "
         f"them. If they are logs, rename or decompress them, or mend `{side}.files` in {pipeline.file}"
@@ -138,7 +139,7 @@ def names_beside(
 
 
 def unread_now(pipeline: Pipeline, datacenter: str, files: Mapping[int, TrackedFile]) -> int | None:
-    """The unread bytes of both logs, by the files that a dispatcher knows; None of logs in a store."""
+    """The unread bytes of both logs, by the files that a dispatcher knows; None: the logs are in a store."""
     place = pipeline.datacenters[datacenter]
     if not isinstance(place.logs, Path):
         return None
@@ -152,8 +153,8 @@ def unread_now(pipeline: Pipeline, datacenter: str, files: Mapping[int, TrackedF
 
 
 def _awaited(found: Scan, side: Side, given_up: Collection[Identity]) -> Scan:
-    """Leave out of a scan what a person gave up, as long as nobody changes it (D11)."""
-    known = {(path, inode, changed_ns) for its, path, inode, _, changed_ns in given_up if its == side}
+    """A scan without the files that a person gave up, as long as nobody changes them (D11)."""
+    known = {(path, inode, changed_ns) for log, path, inode, _, changed_ns in given_up if log == side}
     if not known:
         return found
 
@@ -195,6 +196,6 @@ def _unread_bytes(found: FoundFile, tracked: TrackedFile | None) -> int:
         return found.size_bytes
     if found.compressed or tracked.file.compressed:
         return 0 if tracked.offset_bytes >= tracked.size_bytes else found.size_bytes
-    if found.modified_ns == tracked.modified_ns:  # as it was seen, with no more than was written of it then
+    if found.modified_ns == tracked.modified_ns:  # not written since: the dispatcher knows its end
         return tracked.unread_bytes
     return max(0, found.size_bytes - tracked.offset_bytes)

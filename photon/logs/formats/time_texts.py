@@ -1,4 +1,4 @@
-"""Times as text: the ways to write one that can be told from each other, and formats that a user gives.
+"""Read times as text: written in a way that can be told from all others, or in a format that a user gives.
 
 Text without a zone is of the zone that is given, else UTC. Where clocks were set back, the first of the
 two moments counts; where they were set forward, a time that never was counts on from before the change.
@@ -15,12 +15,12 @@ from zoneinfo import ZoneInfo
 
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-_UTC_NAMES = ("UTC", "GMT", "UT", "Z", "z")  # other names of zones mean several
+_UTC_NAMES = ("UTC", "GMT", "UT", "Z", "z")  # other names, such as CST, mean several zones
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH_OF = {name: number for number, name in enumerate(_MONTHS, 1)}
 _ZONE = r"(?P<zone> ?(?:[Zz]|UTC|GMT|UT|[+-]\d\d(?::?\d\d)?))?"
-_CLOCK = r"(?P<hour>\d\d)(?::(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<part>\d+))?)?)?"
-_SHORT_CLOCK = r"(?P<hour>\d\d)(?:(?P<minute>\d\d)(?:(?P<second>\d\d)(?:[.,](?P<part>\d+))?)?)?"
+_CLOCK = r"(?P<hour>\d\d)(?::(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?)?"
+_SHORT_CLOCK = r"(?P<hour>\d\d)(?:(?P<minute>\d\d)(?:(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?)?"
 _DATE = r"(?P<year>\d{4})(?P<between>[-/])(?P<month>\d\d)(?P=between)(?P<day>\d\d)"
 _OTHER_DATE = r"(?P<year>\d{4})-(?:W(?P<week>\d\d)-(?P<weekday>[1-7])|(?P<ordinal>\d{3}))"
 _SHORT_DATE = (
@@ -38,11 +38,11 @@ _WAYS = tuple(
     )
 )
 _DAY_OR_MONTH_FIRST = re.compile(r"\d\d?([/.-])\d\d?\1(?:\d{4}|\d\d)(?!\d).*", re.ASCII | re.DOTALL)
-_LONG_PART = re.compile(r"([.,]\d{6})\d+", re.ASCII)
+_LONG_FRACTION = re.compile(r"([.,]\d{6})\d+", re.ASCII)
 
 
 def text_us(text: str, zone: str | None = None) -> int | None:
-    """Microseconds since 1970 of a time as text, exactly; None if it is none. Days may be beyond 9999."""
+    """Microseconds since 1970 of a time as text, exactly; None if it is none. In UTC it may be in 10000."""
     for way in _WAYS:
         if match := way.fullmatch(text):
             try:
@@ -59,15 +59,15 @@ def is_day_or_month_first(text: str) -> bool:
 
 def _us_of(parts: Mapping[str, str | None], zone: str | None) -> int:
     hour, minute, second = (int(parts[name] or 0) for name in ("hour", "minute", "second"))
-    part = parts["part"] or ""
-    is_midnight = hour == 24 and not (minute or second or part.strip("0"))  # the end of the day
+    fraction = parts["fraction"] or ""
+    is_day_end = hour == 24 and not (minute or second or fraction.strip("0"))
     if second > 60:
         raise ValueError(second)
-    moment = datetime.combine(_date_of(parts), time(0 if is_midnight else hour, minute, min(second, 59)))
-    moment += timedelta(days=is_midnight)
+    moment = datetime.combine(_date_of(parts), time(0 if is_day_end else hour, minute, min(second, 59)))
+    moment += timedelta(days=is_day_end)
     written = (parts["zone"] or "").strip()
     us = (moment - _EPOCH) // _MICROSECOND + 10**6 * (second == 60)  # a leap second is the one after it
-    us += int(part[:6].ljust(6, "0"))  # floored, so that before and after 1970 the order is kept
+    us += int(fraction[:6].ljust(6, "0"))  # floored, so that before and after 1970 the order is kept
     return us - (offset_us(moment, zone) if zone and not written else _written_offset_us(written or "Z"))
 
 
@@ -95,7 +95,7 @@ def _written_offset_us(zone: str) -> int:
 
 
 def offset_us(local: datetime, zone: str) -> int:
-    """How far the clocks of a zone are ahead of UTC when they show a time, the first time they do."""
+    """How far the clocks of a zone are ahead of UTC at the first moment at which they show a time."""
     offset = local.replace(tzinfo=ZoneInfo(zone), fold=0).utcoffset()
     assert offset is not None, f"{zone} has an offset at any time"
     return offset // _MICROSECOND
@@ -107,7 +107,7 @@ def offset_us(local: datetime, zone: str) -> int:
 def format_us(text: str, form: str, zone: str | None = None) -> int | None:
     """Microseconds since 1970 of a time in one of strptime's formats; None if it is not written so."""
     if (moment := _by_format(text, form)) is None and "%f" in form:
-        moment = _by_format(_LONG_PART.sub(r"\1", text), form)  # strptime takes six digits at most
+        moment = _by_format(_LONG_FRACTION.sub(r"\1", text), form)  # strptime takes six digits at most
     if moment is None:
         return None
     local = moment.replace(tzinfo=None)
@@ -129,7 +129,7 @@ def _by_format(text: str, form: str) -> datetime | None:
 
 @lru_cache(64)
 def _spelled(form: str) -> tuple[tuple[str, bool], ...]:
-    """A format with names of UTC for `%Z`: strptime takes the machine's own names too, and forgets them."""
+    """Write each name of UTC for `%Z`: strptime takes the machine's own too, and forgets which it was."""
     if "%Z" not in re.findall("%.", form):
         return ((form, False),)
     parts = re.split("(%.)", form)

@@ -1,4 +1,4 @@
-"""Whether files hold what was read and seen of log files: what tells a file from all others."""
+"""Compare the content of files with what is known of log files: it tells a file from all others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from photon.logs.tailing.observation import Look
 from photon.logs.tailing.rotation import Beginnings, is_beginning_of
 from photon.logs.tailing.whole_gzips import WholeGzips
 
-# So much of a copy in the making is compared at each look. When it is whole, its content tells as all do.
+# So much of a copy in the making is compared at each look. A whole copy is compared as all files are.
 PROVED_BYTES = 2**20
 
 
@@ -37,7 +37,7 @@ class Contents:
         self._gzips = gzips
 
     def _written_bytes(self, source: Source, found: FoundFile, known_bytes: int = 0) -> int:
-        """How long a file is that is not compressed, as far as it is written; `known_bytes` of it are."""
+        """How many bytes of an uncompressed file are written; at least `known_bytes` are."""
         if self.folder.is_immutable:
             return found.size_bytes
         return written_bytes(source, found.size_bytes, known_bytes)
@@ -47,7 +47,7 @@ class Contents:
         return not found.compressed and look.sizes[found.path] < found.size_bytes
 
     def like(self, look: Look, found: FoundFile, beginnings: Beginnings) -> list[TrackedFile]:
-        """The files that begin as this one; all that it may be a rotation of, while nobody can tell."""
+        """The files that begin as this one; while nobody can tell, all whose rotation it may be."""
         if self.folder.is_immutable:
             return []  # nothing renames an object
         try:
@@ -66,7 +66,7 @@ class Contents:
             return []  # if it is to be read, whoever reads it says so
 
     def is_beginning_of(self, look: Look, found: FoundFile, whole: TrackedFile) -> bool:
-        """Whether it holds nothing but the beginning of a file that is there; withheld if nobody can tell."""
+        """Whether a file is only the beginning of another that is there; withhold it if nobody can tell."""
         if self.folder.is_immutable:
             return False
         try:
@@ -92,7 +92,7 @@ class Contents:
             return b""
 
     def is_prefix(self, look: Look, found: FoundFile, whole: FoundFile) -> bool:
-        """Whether it holds nothing but what another file begins with; both are known to begin alike."""
+        """Whether a file is only the beginning of another; both are known to begin alike."""
         try:
             with self.folder.open(found) as copy, self.folder.open(whole) as source:
                 return is_beginning_of(copy, look.sizes[found.path], source)
@@ -100,7 +100,7 @@ class Contents:
             return False
 
     def is_stranger(self, look: Look, found: FoundFile) -> bool:
-        """Whether it was there before the logs beside it were followed, also if it was compressed since."""
+        """Whether a file was there before the logs beside it were followed, even if compressed since."""
         if not look.strangers:
             return False
         with suppress(*UNREADABLE):  # if it is to be read, whoever reads it says so
@@ -112,21 +112,21 @@ class Contents:
         return False
 
     def note_as_log(self, look: Look, found: FoundFile) -> None:
-        """What is a log file now is no stranger: one was put into the place of a log."""
+        """Know a file as a log file, and no more as a stranger: somebody put it into the place of a log."""
         with suppress(*UNREADABLE):
             mark = self.fingerprint_of(found) if look.strangers else b""
             if mark in look.strangers:
                 for file in [each for each in look.files.values() if mark in each.strangers]:
                     look.put(replace(file, strangers=file.strangers.replace(mark, b"")))
-                del look.strangers
+                del look.strangers  # made anew when it is asked for
 
     def fingerprint_of(self, found: FoundFile) -> bytes:
-        """What tells a file from others that begin alike. What opening and reading raises."""
+        """The mark that tells a file from others that begin alike. Raises what opening and reading raise."""
         with self.folder.open_stored(found) as stored:
             return fingerprint(stored, found.size_bytes)
 
     def is_damaged(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
-        """Whether it is the same file in its place, and others are only the bytes that it began with."""
+        """Whether a file is in its place as it was but for its first bytes, which somebody has altered."""
         is_in_place = found.inode == file.file.inode and found.path == file.file.path
         if not is_in_place or found.compressed or look.sizes[found.path] < file.size_bytes:
             return False
@@ -143,7 +143,7 @@ class Contents:
             return False  # if it is to be read, whoever reads it says so
 
     def is_whole(self, look: Look, found: FoundFile) -> bool:
-        """Note the file's decompressed size; False: a gzip file that is not whole, or not yet."""
+        """Note a file's decompressed size, unless it is a gzip file that is not whole: then False."""
         look.sizes[found.path] = found.size_bytes
         if not found.compressed:
             if found.size_bytes and not self.folder.is_immutable:
@@ -165,7 +165,7 @@ class Contents:
         return False
 
     def is_copy_so_far(self, found: FoundFile, whole: LogFile) -> bool:
-        """Whether a gzip file, as far as it is written, holds what a file begins with; see `PROVED_BYTES`."""
+        """Whether a gzip file holds what another begins with, as far as it is written, or `PROVED_BYTES`."""
         stream = GzipStream()
         stored_whole = self.folder.open_stored(FoundFile.of(whole))
         try:
@@ -184,7 +184,7 @@ class Contents:
         return True
 
     def same_content(self, look: Look, found: FoundFile, file: TrackedFile) -> bool:
-        """Whether it begins as the file did, and holds what was read and seen last (protocol D1, D2)."""
+        """Whether a file begins as `file` did, and holds what was read and seen last (protocol D1, D2)."""
         known_bytes = max(file.offset_bytes, file.size_bytes)
         size_bytes = look.sizes.get(found.path, known_bytes)  # one that merely grew is measured here
         if found in look.withheld or size_bytes < known_bytes:
@@ -210,5 +210,5 @@ class Contents:
 
 
 def _is_untouched(found: FoundFile, file: TrackedFile) -> bool:
-    """Whether a gzip file is as it was when it was whole: members may have been appended since."""
+    """Whether a gzip file is as long as when it was whole: else members were appended."""
     return file.file.compressed and found.size_bytes == file.disk_bytes

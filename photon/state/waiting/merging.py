@@ -26,9 +26,9 @@ class SegmentSize:
 
     name: str
     records: int
-    live: int
+    live: int  # records that wait or were given up
     raw_bytes: int
-    is_given_up: bool
+    is_given_up: bool  # all of its records were
 
     @property
     def live_bytes(self) -> int:
@@ -60,7 +60,7 @@ def next_merge(sizes: Sequence[SegmentSize]) -> tuple[str, ...]:
 
 
 def tier_of(records: int) -> int:
-    """The tier of a segment with that many live records: each is as much bigger as it has members."""
+    """The tier of a segment with so many live records: its bound is `SEGMENTS_A_TIER` times the last one."""
     tier, bound = 0, SMALLEST_TIER_RECORDS
     while records >= bound:
         tier, bound = tier + 1, bound * SEGMENTS_A_TIER
@@ -68,7 +68,7 @@ def tier_of(records: int) -> int:
 
 
 def _within_bounds(members: Sequence[SegmentSize]) -> tuple[str, ...]:
-    """As many of them as a merged segment may hold, the smallest first."""
+    """The smallest segments of a tier, as many as one merged segment may hold."""
     chosen: list[str] = []
     records = data_bytes = 0
     for size in sorted(members, key=lambda size: size.live):
@@ -80,7 +80,7 @@ def _within_bounds(members: Sequence[SegmentSize]) -> tuple[str, ...]:
 
 
 def merge(folder: Location, sources: Sequence[tuple[str, Rows]], name: str) -> Merged:
-    """Write these rows of segments to a new one; the sources stay. WaitingDamaged, OSError."""
+    """Write these rows of segments to a new segment; the sources stay. WaitingDamaged, OSError."""
     parts = [read_all_records(folder, source).take(pa.array(rows)) for source, rows in sources]
     records = pa.concat_tables(parts)
     del parts
