@@ -61,12 +61,14 @@ def problems_now(at_load: LocationSettings) -> dict[str, str]:
 
 def problems(at_load: LocationSettings, now: LocationSettings) -> Mapping[str, str]:
     """Why files are not served, or not as they are now, by path: a location serves what it has loaded."""
-    left_out = {one.file for one in at_load.not_served}
-    mended = left_out & {str(one.pipeline.file) for one in now.served}
-    return {
-        **{one.file: str(one) for one in now.not_served},
-        **{path: f"{path} is right now, and not served yet: reload the code location" for path in mended},
-    }
+    loaded = {str(one.pipeline.file): one.datacenters for one in at_load.served}
+    found = {one.file: str(one) for one in now.not_served}
+    for one in now.served:
+        if (path := str(one.pipeline.file)) not in loaded:
+            found[path] = f"{path} is right now, and not served yet: reload the code location"
+        elif set(loaded[path]) != set(one.datacenters):
+            found[path] = f"{path} has other datacenters than are served: reload the code location"
+    return found
 
 
 def evaluation(name: str, problem: str) -> AssetCheckEvaluation:

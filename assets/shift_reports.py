@@ -144,9 +144,7 @@ class Reporter:
         metadata = shift_metadata(self._datacenter, self._shift.reports, growth, last_said(lake), is_complete)
         if is_complete:
             self._materialize_side_tables(growth.state.counts)
-            metadata |= self._table()
-            metadata |= self._union()
-            metadata |= self._signs_of_misconfiguration(growth.state.counts)
+            metadata |= self._table() | self._union() | self._signs_of_misconfiguration(growth.state.counts)
         if self._rows is not None:
             metadata |= of_datacenter(self._datacenter, {"rows": self._rows})
         return with_row_count(self._numbers_of_others("joined_events", now_us) | metadata)

@@ -129,7 +129,7 @@ class ArchivedLog:
 class LogEntries:
     """A table's commits by version: from its log, and behind it from the archive.
 
-    It keeps the entries that it has read, since they never change, until `forget`.
+    Entries never change: those that were read are kept for a while, until `forget` at most.
     """
 
     def __init__(self, folder: Location) -> None:

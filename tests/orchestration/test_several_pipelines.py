@@ -98,6 +98,16 @@ def test_a_file_that_is_spoilt_at_the_start_is_left_out_and_told_until_it_is_men
     assert said_by(tick(location_settings(), instance)) == {"views": (True, "It is served.")}
 
 
+def test_a_file_that_names_another_datacenter_is_red_until_the_location_is_loaded_again(
+    files: dict[str, Path], settings: LocationSettings, instance: DagsterInstance
+) -> None:
+    """Broken variant: the check says that it is served, and nobody learns why the datacenter has no shift."""
+    Traffic(1, ("east", "west"), duration_seconds=1).write_pipeline(files["views"].parent, "views")
+    other = f"{files['views']} has other datacenters than are served: reload the code location"
+    assert said_by(tick(settings, instance))["views"] == (False, other)
+    assert said_by(tick(location_settings(), instance)) == {"views": (True, "It is served.")}
+
+
 def test_the_only_file_is_an_asset_with_an_error_while_it_cannot_be_read(
     files: dict[str, Path], instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
