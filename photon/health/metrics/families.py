@@ -65,7 +65,7 @@ def _progress(known: Mapping[str, DatacenterStatus]) -> Iterator[Metric]:
     )
     yield gauge(
         "problems",
-        "Problems that need somebody; `photon status` names them.",
+        "Problems that need somebody; the status of the pipeline names them.",
         _of_each(known, lambda one: len(one.broken)),
     )
     lags = [(name, one.facts.growth.lag_seconds) for name, one in known.items()]
