@@ -38,34 +38,34 @@ class Closing:
     _made: dict[LedgerId, tuple[LedgerState, Entry]] = field(default_factory=dict, repr=False, compare=False)
 
 
-def close_batches(view: View, positions: Positions, closes: Closing) -> None:
+def close_batches(view: View, positions: Positions, batches: Closing) -> None:
     """Close an epoch's batches up to this one, wherever the view shows something unclosed of them (L4).
 
     RegistryUnavailable.
     """
-    if any(is_left(state, closes) for state in newest_states(view)):
-        everywhere(view, positions, partial(next_close, closes=closes), partial(is_left, closes=closes))
+    if any(is_left(state, batches) for state in newest_states(view)):
+        everywhere(view, positions, partial(next_close, batches=batches), partial(is_left, batches=batches))
 
 
-def is_left(state: LedgerState, closes: Closing) -> bool:
-    """Whether a ledger has something that is to be closed."""
-    return bool(state.unclosed_of(closes.epoch, closes.through))
+def is_left(state: LedgerState, batches: Closing) -> bool:
+    """Whether a ledger has something of these batches to close."""
+    return bool(state.unclosed_of(batches.epoch, batches.through))
 
 
-def next_close(state: LedgerState, closes: Closing | None) -> Entry | None:
+def next_close(state: LedgerState, batches: Closing | None) -> Entry | None:
     """The next entry that closes what is left of these batches in a ledger; made once for each state."""
-    if closes is None or not is_left(state, closes):
+    if batches is None or not is_left(state, batches):
         return None
-    before, made = closes._made.get(state.ledger, (None, None))
+    before, made = batches._made.get(state.ledger, (None, None))
     if made is None or before is not state:
-        made = close_of(state, closes.epoch, closes.through, closes.rowless)
-        closes._made[state.ledger] = state, made
+        made = close_of(state, batches.epoch, batches.through, batches.rowless)
+        batches._made[state.ledger] = state, made
     return made
 
 
-def riding(state: LedgerState, closes: Closing | None) -> tuple[Close, ...] | None:
+def riding(state: LedgerState, batches: Closing | None) -> tuple[Close, ...] | None:
     """The closes of these batches that go beside claims in a ledger; None: they need entries of their own."""
-    made = next_close(state, closes)
+    made = next_close(state, batches)
     if made is None:
         return ()
     found = made.closes

@@ -194,7 +194,7 @@ def _append_all(view: View, positions: Positions, claims: Claims, closes: Closin
     """Append all of these claims, piece by piece, to the ledgers that have them now, in parallel."""
     pieces = {ledger: cut(claims.take(rows)) for ledger, rows in view.current(claims.hashes).ledgers()}
     while long := _to_close(view, closes, is_long=True):
-        append(view, positions, dict.fromkeys(long, partial(next_close, closes=closes)))
+        append(view, positions, dict.fromkeys(long, partial(next_close, batches=closes)))
     while True:
         taking = [ledger for ledger in pieces if _takes(view, ledger)]
         first = {one: piece for one in taking if (piece := next(pieces[one], None)) is not None}

@@ -142,8 +142,8 @@ class OpenRelease:
                 raise self._unreadable(datacenter, away[datacenter])
             where = self.pipeline.file if known is None else known.lake
             why = f"{where} has no table joined_events with the id {part.table_id}"
-            do = self._later(datacenter, "joined_events") or bring_back(self.pipeline, datacenter)
-            raise self._unreadable(datacenter, f"{why}; {do}")
+            advice = self._newer_release(datacenter, "joined_events") or bring_back(self.pipeline, datacenter)
+            raise self._unreadable(datacenter, f"{why}; {advice}")
         return ids[part.table_id]
 
     @cached_property
@@ -247,15 +247,15 @@ class OpenRelease:
 
     def _changed(self, datacenter: str, why: str, table: TableName = "joined_events") -> ReleaseUnreadable:
         """The error where others changed rows: the next release counts anew."""
-        do = self._later(datacenter, table) or self._next_of(datacenter)
-        return self._unreadable(datacenter, f"{why}; {do}")
+        advice = self._newer_release(datacenter, table) or self._next_release(datacenter)
+        return self._unreadable(datacenter, f"{why}; {advice}")
 
     def _older(self, datacenter: str, table: TableName, why: str) -> ReleaseUnreadable:
         """The error where a table is an older copy."""
-        back = f"put the newest copy of the lake back; without one: {self._next_of(datacenter)}"
-        return self._unreadable(datacenter, f"{why}; {self._later(datacenter, table) or back}")
+        back = f"put the newest copy of the lake back; without one: {self._next_release(datacenter)}"
+        return self._unreadable(datacenter, f"{why}; {self._newer_release(datacenter, table) or back}")
 
-    def _later(self, datacenter: str, table: TableName) -> str:
+    def _newer_release(self, datacenter: str, table: TableName) -> str:
         """Say which newer release to read, if it has this table; empty: none yet."""
         found, _ = asked_of_lakes(self.pipeline, copies.latest)
         newest = max(found.values(), key=lambda one: one.number, default=self.release)
@@ -269,7 +269,7 @@ class OpenRelease:
             return f"release {newest.number} has what is there now: read that one"
         return ""
 
-    def _next_of(self, datacenter: str) -> str:
+    def _next_release(self, datacenter: str) -> str:
         command = what_starts(self.pipeline, datacenter)
         return f"the next release has what is there now, and a join makes it: {command}"
 
