@@ -1,6 +1,6 @@
-"""Writes requests and responses as lines of key=value: `python examples/spans/make_logs.py [FOLDER]`.
+"""Writes requests and responses as lines of `span_lines`: `python examples/spans/make_logs.py [FOLDER]`.
 
-Each of 20 requests has a response. The file of the responses ends with a line that has no pair.
+Each of 20 requests has a response. The file of the responses ends with a line of another kind.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ REQUESTS = 20
 
 def make_logs(folder: Path) -> None:
     """Write the logs below `folder`/logs."""
-    requests = [
-        f'time=2026-01-05T10:{n:02}:00Z trace=t{n} url="/search?q=\\"{n} a\\"" agent='
-        for n in range(REQUESTS)
-    ]
+    requests = [f'2026-01-05T10:{n:02}:00Z trace:t{n} /search?q="{n} a"' for n in range(REQUESTS)]
     responses = [
-        f"time=2026-01-05T10:{n:02}:01Z span=s{n} trace=t{n} status={200 if n % 5 else 503}"
+        f"2026-01-05T10:{n:02}:01Z trace:t{n} span:s{n} status:{200 if n % 5 else 503}"
         for n in range(REQUESTS)
     ]
     _write(folder / "logs" / "requests" / "a.log", requests)

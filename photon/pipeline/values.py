@@ -232,7 +232,7 @@ Cron = Annotated[str, AfterValidator(parse_cron)]
 # Settings of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]
 TextTable = Literal["csv", "tsv"]  # a header names the values
-OwnFormat = Literal[TextTable, "jsonl"]
+OwnFormat = Literal[TextTable, "jsonl", "combined", "common", "logfmt"]
 TEXT_TABLES: tuple[TextTable, ...] = get_args(TextTable)
 OWN_FORMATS: tuple[OwnFormat, ...] = get_args(OwnFormat)
 A_FORMAT = f"{', '.join(OWN_FORMATS)}, or module:Class of a format of your own"

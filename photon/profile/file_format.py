@@ -11,11 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 from photon.logs.file_kinds import LOOKED_AT_BYTES, Odd, no_json_lines, no_text
 from photon.logs.formats.dialect import BYTE_ORDER_MARK, ZEEK_FIELDS
 from photon.logs.formats.json_lines import decode_record
+from photon.logs.formats.line_formats import OWN
+from photon.logs.formats.lines import LineReader
 from photon.pipeline.values import Encoding, OwnFormat
 from photon.profile.column_names import numbered
 
@@ -69,8 +71,9 @@ def format_of(data: bytes, is_cut: bool) -> FileFormat | Odd:
         return Odd("ends its lines with CR alone", "convert them to LF or CR LF")
     lines = [line for line in head.removeprefix(BYTE_ORDER_MARK).split(b"\n") if line.strip()]
     looked_at = lines[:_LINES_FOR_FORMAT]
-    if 2 * sum(map(_is_record, looked_at)) > len(looked_at):  # the first may be the rest of a line
-        return FileFormat("jsonl")
+    for name, reader in OWN.items():  # the first line may be the rest of one
+        if 2 * sum(_is_record(line, name, reader) for line in looked_at) > len(looked_at):
+            return FileFormat(cast(OwnFormat, name))
     if odd := no_json_lines(head):
         return odd
     if lines[0].lstrip().startswith(b"{"):
@@ -117,12 +120,13 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def _is_record(line: bytes) -> bool:
+def _is_record(line: bytes, form: str, reader: LineReader) -> bool:
+    """Whether a line is one of this format. Words without values are logfmt to its reader alone."""
     try:
-        decode_record(line)
+        record = reader.record(line)
     except ValueError:
         return False
-    return True
+    return form != "logfmt" or (len(record) > 1 and None not in record.values())
 
 
 def _no_record(first: bytes) -> FileFormat | Odd:

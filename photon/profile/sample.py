@@ -7,6 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -20,11 +21,14 @@ from photon.logs.discovery import LEADS_OUT, FoundFile, Scan, reason_of, scan, s
 from photon.logs.file_kinds import Odd
 from photon.logs.files import LogFile, Side
 from photon.logs.formats.dialect import dialect_of, header_names
+from photon.logs.formats.line_formats import OWN
+from photon.logs.formats.lines import LineReader
 from photon.logs.formats.records import record_rules
 from photon.logs.gzips import CorruptGzip, NotClosedYet
 from photon.logs.parse import parse_combined
 from photon.logs.source import Head, head_of, open_source
 from photon.pipeline.sections import PrimaryLog
+from photon.pipeline.values import TEXT_TABLES
 from photon.process.errors import WrongUsage
 from photon.process.readable import readable
 from photon.profile.file_format import FileFormat, format_of, format_of_both
@@ -202,7 +206,7 @@ def _one_of(side: Side, where: Where, by_path: dict[str, FileFormat | Odd]) -> F
     for path, found in by_path.items():
         if isinstance(found, Odd):
             raise CannotPropose(
-                f"{side}: {where.logs / path} {found.what}; expected JSON lines, CSV or TSV. "
+                f"{side}: {where.logs / path} {found.what}; expected JSON lines, CSV, TSV, an access log or logfmt. "
                 f"Where it is not meant, give a glob that leaves it out, such as 'clicks/**/*.jsonl'; "
                 f"else {found.remedy_for(where.logs / path)}"
             )
@@ -260,9 +264,15 @@ class _Names:
     def of(cls, files: Sequence[SampledFile], file_format: FileFormat) -> _Names:
         found = cls()
         for each in files:
-            if file_format.format != "jsonl":
+            if file_format.format in TEXT_TABLES:
                 found.outermost.update(dict.fromkeys(_header_of(each.file, file_format)))
                 found.all.update(found.outermost)
+                continue
+            if file_format.format != "jsonl":
+                reader = OWN[file_format.format]
+                for values in _values_of(each, reader):
+                    found.outermost.update(dict.fromkeys(values))
+                    found.all.update(dict.fromkeys((*values, *reader.inner(values))))
                 continue
             for record in _records(each):
                 found.outermost.update(dict.fromkeys(record))
@@ -299,7 +309,7 @@ def _first_records(table: pa.Table) -> pa.Array:
 def _repeated(files: Sequence[SampledFile], file_format: FileFormat) -> dict[str, str]:
     """Columns that a header line names more than once, each with the path of such a file."""
     repeated: dict[str, str] = {}
-    for each in files if file_format.format != "jsonl" else ():
+    for each in files if file_format.format in TEXT_TABLES else ():
         names = _header_of(each.file, file_format)
         repeated.update((name, each.file.path) for name in names if name and names.count(name) > 1)
     return repeated
@@ -313,8 +323,18 @@ def _values_in(record: dict[str, object], outer: str = "", depth: int = 0) -> It
             yield outer + name, value
 
 
+def _lines(sampled: SampledFile) -> Iterator[bytes]:
+    return (line for piece in sampled.pieces for line in piece.data.split(b"\n"))
+
+
+def _values_of(sampled: SampledFile, reader: LineReader) -> Iterator[Mapping[str, str | None]]:
+    for line in _lines(sampled):
+        with suppress(ValueError):  # a dead letter to be; the trial counts it
+            yield reader.record(line)
+
+
 def _records(sampled: SampledFile) -> Iterable[dict[str, object]]:
-    for line in (line for piece in sampled.pieces for line in piece.data.split(b"\n")):
+    for line in _lines(sampled):
         try:
             record = json.loads(line)
         except ValueError:  # a dead letter to be; the trial counts it
@@ -332,7 +352,7 @@ def _texts(sampled: SampledFile, file_format: FileFormat, names: Sequence[str]) 
         raws = raws.filter(pc.not_equal(raws, sampled.file.first_header))
     if log.comment:
         raws = raws.filter(pc.invert(pc.starts_with(raws, log.comment)))
-    header = _header_of(sampled.file, file_format) if file_format.format != "jsonl" else names
+    header = _header_of(sampled.file, file_format) if file_format.format in TEXT_TABLES else names
     there = [name for name in names if header.count(name) == 1]
     parsed = parse_combined(raws, sampled.file, log, *[[name] for name in there]) if there else []
     texts = dict(zip(there, parsed, strict=True))

@@ -129,7 +129,9 @@ def test_a_class_that_can_not_be_had_is_named_before_anything_starts(
 
 
 def test_another_word_is_refused_with_what_a_format_may_be(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="expected csv, tsv, jsonl, or module:Class of a format"):
+    with pytest.raises(
+        PipelineError, match="expected csv, tsv, jsonl, combined, common, logfmt, or module:Class of a format"
+    ):
         pipeline_of(tmp_path, "xml")
 
 

@@ -345,7 +345,12 @@ def keys_that_never_match(logs: Path) -> None:
         (no_folder, "there is no", "expected a folder", "a glob in quotes"),
         (empty_folder, "no file matches", "the folder has no file", "name a folder with logs"),
         (empty_file, "none of the 1 files", "empty", ""),
-        (binary_file, "a.csv holds binary data", "expected JSON lines, CSV or TSV", "give a glob"),
+        (
+            binary_file,
+            "a.csv holds binary data",
+            "expected JSON lines, CSV, TSV, an access log or logfmt",
+            "give a glob",
+        ),
         (cut_gzip, "a.csv.gz", "ends early", ""),
         (several_formats, "b.jsonl is jsonl", "expected one", "give a glob"),
         (key_values, "a.csv begins with 'time=2026", "expected JSON lines", "#text-of-another-kind"),

@@ -11,13 +11,20 @@ from pathlib import Path
 
 from photon.adapters.line_format import LineFormat
 from photon.adapters.user_modules import load_module
+from photon.logs.formats.access_logs import COMBINED, COMMON, AccessLog
 from photon.logs.formats.json_lines import JsonLines
 from photon.logs.formats.lines import BLANK, LineReader
+from photon.logs.formats.logfmt import Logfmt
 from photon.pipeline.sections import Log
 from photon.pipeline.values import TEXT_TABLES
 from photon.process.errors import WrongUsage
 
-OWN: Mapping[str, LineReader] = {"jsonl": JsonLines()}
+OWN: Mapping[str, LineReader] = {  # each an `OwnFormat`
+    "jsonl": JsonLines(),
+    "combined": AccessLog(COMBINED),
+    "common": AccessLog(COMMON),
+    "logfmt": Logfmt(),
+}
 REASON_CHARACTERS = 500  # kept of a user's own message: a dead letter's reason is for people to read
 
 

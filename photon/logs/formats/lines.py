@@ -54,7 +54,11 @@ class LineReader(ABC):
 
     def value(self, record: Mapping[str, str | None], name: str) -> str | None:
         """A record's value of this name; None where it has none."""
-        return record.get(name)
+        return record[name] if name in record else self.inner(record).get(name)
+
+    def inner(self, record: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        """The values that lie in others, by names of their own; a row has no columns of them."""
+        return {}
 
     def texts(
         self, raws: pa.Array, names: Sequence[str], valued: Collection[str] = (), data: bytes | None = None
