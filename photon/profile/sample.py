@@ -206,8 +206,8 @@ def _one_of(side: Side, where: Where, by_path: dict[str, FileFormat | Odd]) -> F
     for path, found in by_path.items():
         if isinstance(found, Odd):
             raise CannotPropose(
-                f"{side}: {where.logs / path} {found.what}; expected JSON lines, CSV, TSV, an access log or logfmt. "
-                f"Where it is not meant, give a glob that leaves it out, such as 'clicks/**/*.jsonl'; "
+                f"{side}: {where.logs / path} {found.what}; expected JSON lines, CSV, TSV, an access log or "
+                "logfmt. Where it is not meant, give a glob that leaves it out, such as 'clicks/**/*.jsonl'; "
                 f"else {found.remedy_for(where.logs / path)}"
             )
         both = found if all_of_them is None else format_of_both(all_of_them, found)

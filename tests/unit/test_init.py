@@ -267,8 +267,8 @@ def several_formats(logs: Path) -> None:
     json_lines(logs / "clicks" / "b.jsonl", CLICKS)
 
 
-def key_values(logs: Path) -> None:
-    (logs / "clicks" / "a.csv").write_text("time=2026-01-05T10:00:00Z click=c1 query=q1\n")
+def pairs_with_colons(logs: Path) -> None:
+    (logs / "clicks" / "a.csv").write_text("time:2026-01-05T10:00:00Z; click:c1; query:q1\n")
 
 
 def json_array(logs: Path) -> None:
@@ -353,7 +353,7 @@ def keys_that_never_match(logs: Path) -> None:
         ),
         (cut_gzip, "a.csv.gz", "ends early", ""),
         (several_formats, "b.jsonl is jsonl", "expected one", "give a glob"),
-        (key_values, "a.csv begins with 'time=2026", "expected JSON lines", "#text-of-another-kind"),
+        (pairs_with_colons, "a.csv begins with 'time:2026", "expected JSON lines", "#text-of-another-kind"),
         (json_array, "a.csv is one JSON array", "one object a line", "`jq -c '.[]'`"),
         (json_over_lines, "a.csv has a JSON object over several lines", "one object a line", "`jq -c .`"),
         (text_in_brackets, "a.csv begins with '[2026-01-05", "expected JSON lines", "#text-of-another-kind"),
