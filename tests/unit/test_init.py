@@ -268,7 +268,7 @@ def several_formats(logs: Path) -> None:
 
 
 def pairs_with_colons(logs: Path) -> None:
-    (logs / "clicks" / "a.csv").write_text("time:2026-01-05T10:00:00Z; click:c1; query:q1\n")
+    (logs / "clicks" / "a.csv").write_text("time:2026-01-05T10:00:00Z click:c1 query:q1\n")
 
 
 def json_array(logs: Path) -> None:
