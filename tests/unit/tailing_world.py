@@ -23,7 +23,7 @@ class World:
     def __init__(self, folder: Path, files: str, format: str, limits: Limits) -> None:
         self.folder = folder
         self.log = PrimaryLog(files=files, format=format, id="id", time="t")
-        self.limits = limits
+        self.limits, self.tailing = limits, Tailing(links_lead_out=True)
         self.tracked: dict[int, TrackedFile] = {}
         self.next_number = 1
         self.now_us = 0
@@ -34,18 +34,14 @@ class World:
         """Lose all caches, keep what is stored."""
         if self.held is not None:
             self.hold()
-        self.tail = LogTail(
-            self.folder, "primary", self.log, self.limits, Tailing(links_lead_out=True), self.held
-        )
+        self.tail = LogTail(self.folder, "primary", self.log, self.limits, self.tailing, self.held)
 
     def hold(self) -> None:
         """Hold files open from now on, as a new process does."""
         if self.held is not None:
             self.held.close()
         self.held = OpenFiles(self.folder, self.folder.parent / "work", "epoch")
-        self.tail = LogTail(
-            self.folder, "primary", self.log, self.limits, Tailing(links_lead_out=True), self.held
-        )
+        self.tail = LogTail(self.folder, "primary", self.log, self.limits, self.tailing, self.held)
 
     def write(self, name: str, data: bytes) -> None:
         path = self.folder / name

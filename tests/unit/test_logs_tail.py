@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from photon.logs.tailing.retry_times import FIRST_PAUSE_US, MOST_PAUSE_US
-from photon.pipeline.sections import Limits
+from photon.pipeline.sections import Limits, Tailing
 from tests.unit.tailing_world import Story, World, cases, named, play, refuse_to_open
 
 LONG_START = b"x" * 2000 + b"\n"
@@ -255,6 +255,23 @@ def test_a_story_of_log_files(story: Story, restarts: bool, tmp_path: Path) -> N
 @pytest.fixture
 def world(tmp_path):
     return World(tmp_path / "logs", "**/*.log", "jsonl", Limits())
+
+
+def test_a_file_behind_a_link_that_is_refused_has_not_vanished_and_goes_on_once_it_may(tmp_path):
+    """Broken variant: its unread bytes count as lost."""
+    world = World(tmp_path / "logs", "*.log", "jsonl", Limits())
+    world.folder.mkdir()
+    world.write("../elsewhere.log", b'{"id": "a", "t": 1}\n')
+    os.symlink("../elsewhere.log", world.folder / "a.log")
+    assert world.read()[1]
+    world.append("a.log", b'{"id": "b", "t": 2}\n')
+    world.look()
+    world.tailing = Tailing()
+    world.restart()
+    assert [world.look().vanished for _ in range(3)] == [()] * 3
+    world.tailing = Tailing(links_lead_out=True)
+    world.restart()
+    assert world.read() == {1: b'{"id": "b", "t": 2}\n'}
 
 
 def test_a_folder_that_vanished_with_unread_bytes_is_named_and_the_rest_goes_on(world):
