@@ -5,9 +5,9 @@ registry is judged beside it, in `photon.health.registry`. How a new fact gets i
  1. `Facts` (facts.py) has the fact, and `gather` reads it without disturbing anybody.
  2. A function here makes a `Verdict` of it: a level by a threshold, what was seen, what to do, and `in_short`
     for the first line of `photon status`. A promise may have several verdicts: its check shows the worst one,
-    and `photon status` each that is broken. Another promise has a line in `_JUDGES` and in `PROMISES`, a
+    and `photon status` each that is broken. Another promise has its place in `_PROMISED`, a
     section of docs/runbook.md, and a check in tests/orchestration/definitions.json. Its number and thresholds
-    are in measures.py.
+    are in measures.py, also where it has none.
  3. A share of records is judged in bad_records.py: of all that was ever read and not acknowledged, and of the
     latest window; the worse one counts. Its class belongs to `photon.state.losses.BAD`.
 """
@@ -58,10 +58,7 @@ def in_checks(
 ) -> dict[str, Verdict]:
     """The worst verdict on each promise, with the numbers that it goes by: what its check tells."""
     numbers = measures(facts, memory, pipeline)
-    return {
-        promise: replace(worst(found), measures=numbers.get(promise, ()))
-        for promise, found in verdicts.items()
-    }
+    return {promise: replace(worst(found), measures=numbers[promise]) for promise, found in verdicts.items()}
 
 
 class Judge:
@@ -88,9 +85,9 @@ def all_verdicts(facts: Facts, memory: Memory, pipeline: Pipeline) -> dict[str, 
     if facts.decision == "retired":  # for good: what it lacks is nobody's work any more, but its rows count
         verdict = Verdict("ok", f"{name} is retired, as people have decided")
         others = judge_foreign_commits(name, facts.foreign_commits, pipeline)
-        return {promise: (others if others and promise == "verified" else verdict,) for promise in _JUDGES}
+        return {promise: (others if others and promise == "verified" else verdict,) for promise in _PROMISED}
     verdicts = dict[str, tuple[Verdict, ...]]()
-    for promise, judge_one in _JUDGES.items():
+    for promise, (judge_one, _) in _PROMISED.items():
         if promise in WITHOUT_STATE or not facts.growth.state_unreadable:
             found = judge_one(facts, memory, pipeline)
             if found:
@@ -333,39 +330,40 @@ def _rows_are_right(facts: Facts, memory: Memory, pipeline: Pipeline) -> Sequenc
     return (others, *said) if others is not None else said
 
 
-_JUDGES: Mapping[str, PromiseJudge] = MappingProxyType(
+_PROMISED: Mapping[str, tuple[PromiseJudge, str]] = MappingProxyType(
     {
-        "works": judge_works,
-        "waiting": judge_waiting,
-        "logs": _logs,
-        "lag": _lag,
-        "backlog": _backlog,
-        "dead_letters": judge_dead_letters,
-        "unjoinable": judge_unjoinable,
-        "conflicting": judge_conflicting,
-        "nothing_lost": _nothing_lost,
-        "clock": _clock,
-        "verified": _rows_are_right,
+        "works": (
+            judge_works,
+            "Somebody joins its logs, and its batches go through; its state can be read, and nothing is "
+            "held for a dead datacenter.",
+        ),
+        "waiting": (judge_waiting, "Its process waits for no lake, logs, disk, registry or worker for long."),
+        "logs": (_logs, "There are files of both logs, and they can be read."),
+        "lag": (
+            _lag,
+            "It reads both logs, is not far behind them (`health.lag`), and writes unmatched primaries in "
+            "time.",
+        ),
+        "backlog": (_backlog, "Not much of its logs is unread."),
+        "dead_letters": (judge_dead_letters, "Few of its records are dead letters (`health.dead_letters`)."),
+        "unjoinable": (
+            judge_unjoinable,
+            "Its records have keys, and few find no primary event (`health.unjoinable`).",
+        ),
+        "conflicting": (
+            judge_conflicting,
+            "Few of its records, of either log, have another one's id and other content.",
+        ),
+        "nothing_lost": (_nothing_lost, "Nothing that was to be read is lost, or people know of it."),
+        "clock": (_clock, "No event is ahead of this machine's clock."),
+        "verified": (
+            _rows_are_right,
+            "Nothing is missing and nothing is there twice, by a verification that is not old.",
+        ),
     }
 )
+PROMISES: Mapping[str, str] = MappingProxyType({promise: says for promise, (_, says) in _PROMISED.items()})
 # Planned work may be on the disk of its logs, too.
 ENDED_BY_A_HOLD = frozenset({"works", "waiting", "logs", "lag", "backlog"})
 # These are judged where the state can't be read, too.
 WITHOUT_STATE = frozenset({"works", "waiting", "logs", "verified"})
-PROMISES: Mapping[str, str] = MappingProxyType(
-    {
-        "works": "Somebody joins its logs, and its batches go through; its state can be read, and nothing is "
-        "held for a dead datacenter.",
-        "waiting": "Its process waits for no lake, logs, disk, registry or worker for long.",
-        "logs": "There are files of both logs, and they can be read.",
-        "lag": "It reads both logs, is not far behind them (`health.lag`), and writes unmatched primaries in "
-        "time.",
-        "backlog": "Not much of its logs is unread.",
-        "dead_letters": "Few of its records are dead letters (`health.dead_letters`).",
-        "unjoinable": "Its records have keys, and few find no primary event (`health.unjoinable`).",
-        "conflicting": "Few of its records, of either log, have another one's id and other content.",
-        "nothing_lost": "Nothing that was to be read is lost, or people know of it.",
-        "clock": "No event is ahead of this machine's clock.",
-        "verified": "Nothing is missing and nothing is there twice, by a verification that is not old.",
-    }
-)
