@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from photon.pipeline.values import OWN_FORMATS, Format
+from photon.pipeline.values import Format
 
 Record = dict[str, Any]
-FORMATS: tuple[Format, ...] = OWN_FORMATS
+FORMATS: tuple[Format, ...] = ("csv", "tsv", "jsonl")  # those that hold any record, and are written here
 
 
 def append(log: Path, format_: Format, records: Sequence[Record | str]) -> None:
@@ -52,5 +52,6 @@ def _line(values: Sequence[Any], format_: Format) -> str:
     if format_ == "tsv":
         return "\t".join("" if value is None else str(value) for value in values) + "\n"
     sink = io.StringIO(newline="")
-    csv.writer(sink, quoting=csv.QUOTE_NONNUMERIC).writerow(values)  # ends lines with CR LF
+    # Ends lines with CR LF.
+    csv.writer(sink, delimiter=_DELIMITERS[format_], quoting=csv.QUOTE_NONNUMERIC).writerow(values)
     return sink.getvalue()

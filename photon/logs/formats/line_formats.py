@@ -16,7 +16,7 @@ from photon.logs.formats.json_lines import JsonLines
 from photon.logs.formats.lines import BLANK, LineReader
 from photon.logs.formats.logfmt import Logfmt
 from photon.pipeline.sections import Log
-from photon.pipeline.values import TEXT_TABLES
+from photon.pipeline.values import OWN_FORMATS, TEXT_TABLES
 from photon.process.errors import WrongUsage
 
 OWN: Mapping[str, LineReader] = {  # each an `OwnFormat`
@@ -36,7 +36,7 @@ def reader_of(log: Log) -> LineReader | None:
     """The reader of a log's lines; None for CSV and TSV. FormatNotFound."""
     if log.format in TEXT_TABLES:
         return None
-    return OWN.get(log.format) or _readers_of_users(log.format, log.folder)
+    return OWN[log.format] if log.format in OWN_FORMATS else _readers_of_users(log.format, log.folder)
 
 
 def format_of(log: Log) -> LineFormat | None:
