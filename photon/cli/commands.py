@@ -6,6 +6,7 @@ A command's module is imported when it is called. So `photon --help` takes no lo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 
 import click
@@ -51,55 +52,14 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def command_named(name: str) -> click.Command | None:
-    """Import the command that is called so; None if there is none."""
-    match name:
-        case "init":
-            from photon.cli.init import init as command
-        case "join":
-            from photon.cli.join import join as command
-        case "status":
-            from photon.cli.status import status as command
-        case "ui":
-            from photon.cli.ui import ui as command
-        case "verify":
-            from photon.cli.verify import verify as command
-        case "trace":
-            from photon.cli.trace import trace as command
-        case "sql":
-            from photon.cli.sql import sql as command
-        case "releases":
-            from photon.cli.releases import releases as command
-        case "follow":
-            from photon.cli.follow import follow as command
-        case "recover":
-            from photon.cli.recover import recover as command
-        case "backfill":
-            from photon.cli.backfill import backfill as command
-        case "dead-letters":
-            from photon.cli.dead_letters import dead_letters as command
-        case "hold":
-            from photon.cli.datacenters import hold as command
-        case "resume":
-            from photon.cli.datacenters import resume as command
-        case "acknowledge":
-            from photon.cli.acknowledge import acknowledge as command
-        case "retire":
-            from photon.cli.datacenters import retire as command
-        case "registry":
-            from photon.cli.registry import registry
+_MODULES = dict.fromkeys(("hold", "resume", "retire"), "datacenters")  # the others have modules of their own
 
-            return registry
-        case "compact":
-            from photon.cli.compact import compact as command
-        case "unmatched":
-            from photon.cli.unmatched import unmatched as command
-        case "metrics":
-            from photon.cli.metrics import metrics as command
-        case "availability":
-            from photon.cli.availability import availability as command
-        case "completion":
-            from photon.cli.completion import completion as command
-        case _:
-            return None
+
+def command_named(name: str) -> click.Command | None:
+    """Import the command that is called so, `dead_letters` for `dead-letters`; None if there is none."""
+    if name not in COMMANDS:
+        return None
+    attribute = name.replace("-", "_")
+    module = import_module(f"photon.cli.{_MODULES.get(name, attribute)}")
+    command: click.Command = getattr(module, attribute)
     return command
