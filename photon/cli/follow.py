@@ -85,14 +85,12 @@ def follow(
     with expected_errors(pipeline_file):
         from photon.feed.following import Follower
         from photon.feed.sink import Fed
-        from photon.feed.sinks import POSTGRES, sink_of
+        from photon.feed.sinks import sink_of
         from photon.pipeline.file import load_pipeline
         from photon.process.clock import SystemClock
 
         pipeline = load_pipeline(pipeline_file)
         begins: Start = start if isinstance(start, int) else "now" if start == "now" else "oldest"
-        if begins == "oldest" and target is not None and target.startswith(POSTGRES):
-            begins = "newest"  # the table is the same in the end, and sooner
         fed = Fed(pipeline.file, pipeline.name, table)
         with sink_of(
             target,
@@ -103,6 +101,8 @@ def follow(
             takes_changes=takes_changes,
             form=form,
         ) as sink:
+            if begins == "oldest" and sink.is_table:
+                begins = "newest"
             follower = Follower(pipeline, sink, begins, SystemClock(), table)
             with ended_by_signals(follower):
                 if resync:

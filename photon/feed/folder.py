@@ -32,7 +32,7 @@ class FedFolder:
     """A fed folder, here or on S3. Two machines that begin at the same release write the same bytes."""
 
     takes_changes = True  # the marker counts them, and no line changes
-    is_log = True
+    is_log, is_table = True, False
 
     def __init__(self, folder: Location, fed: Fed) -> None:
         self._folder, self._marker = folder, CursorFile(folder / ASIDE, MARKER, fed)

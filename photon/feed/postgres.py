@@ -74,7 +74,7 @@ class _Target:
 class PostgresTable:
     """A table that the follower makes, or a person's own, in which it fills the columns of the same names."""
 
-    is_log = False
+    is_log, is_table = False, True
 
     def __init__(self, url: str, into: str | None, fed: Fed, takes_changes: bool = False) -> None:
         parsed = parts_of(url)

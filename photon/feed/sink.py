@@ -59,11 +59,13 @@ class Sink(Protocol):
     """Takes whole steps in order. Rows and cursor move together, or a step's rows are the same again.
 
     `takes_changes`: whether it is given steps that take something back. `is_log`: it is a log of inserts, so
-    that rows which leave do not matter to it, whatever became of them.
+    that rows which leave do not matter to it, whatever became of them. `is_table`: it begins with the newest
+    release, for it is the same in the end, and sooner.
     """
 
     takes_changes: bool
     is_log: bool
+    is_table: bool
 
     def cursor(self) -> Release | None:
         """The release of the last step that is here whole; None: nothing was delivered. SinkUnavailable.

@@ -16,8 +16,6 @@ from photon.process.errors import WrongUsage
 from photon.storage.store import store_of
 from photon.storage.sync import UNFINISHED
 
-POSTGRES = ("postgresql://", "postgres://")
-
 
 @contextmanager
 def sink_of(
@@ -34,7 +32,7 @@ def sink_of(
 
     Without a target it is `out`. WrongUsage, FollowedAlready.
     """
-    is_postgres = target is not None and target.startswith(POSTGRES)
+    is_postgres = target is not None and target.startswith(("postgresql://", "postgres://"))
     if into is not None and not is_postgres:
         raise WrongUsage("--into names a table of PostgreSQL: expected --to postgresql://... beside it")
     if cursor_file is not None and target is not None:

@@ -30,7 +30,7 @@ class StandardOutput:
     Arrow is a stream of Arrow's IPC. One of other columns follows where columns change.
     """
 
-    is_log = False
+    is_log = is_table = False
 
     def __init__(
         self,

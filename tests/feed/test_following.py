@@ -30,6 +30,7 @@ class Memory:
 
     takes_changes: bool = True
     is_log: bool = False
+    is_table: bool = False
     has: set[Event] = field(default_factory=set)
     last: Release | None = None
     numbers: list[int] = field(default_factory=list)

@@ -38,7 +38,7 @@ def test_without_a_target_lines_go_to_standard_output_with_the_cursor_that_is_na
 def test_a_url_of_postgresql_names_a_table_of_it(url: str) -> None:
     with sink_of(url, FED, sys.stdout.buffer, into="mine") as sink:
         assert type(sink).__name__ == "PostgresTable"
-        assert not sink.takes_changes
+        assert (sink.is_table, sink.takes_changes) == (True, False)
 
 
 def test_any_other_target_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
