@@ -14,12 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Self
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.cluster import is_cluster
-from jobs.executors import Executors, lacking
+from jobs.executors import GONE, Executors, lacking
 from jobs.session import is_alive, session_for_joins, stop_session, usable_cores, was_given_up
 from photon.join.messages import (
     BatchTasks,
@@ -70,7 +70,7 @@ class SparkRunner:
         session = self._session
         if session is not None and not _is_on_cluster(session):
             return usable_cores()
-        with suppress(Py4JError, OSError):  # the next run tells what ails it
+        with suppress(*GONE):  # the next run tells what ails it
             return int(session.sparkContext.defaultParallelism) if session is not None else 1
         return 1
 
@@ -133,7 +133,7 @@ class SparkRunner:
                 lambda group: [run_task(task, context) for task in group]
             )
             return list(outcomes.collect())
-        except (Py4JError, PySparkException, OSError, EOFError) as error:
+        except (*GONE, PySparkException, EOFError) as error:
             if executors is not None and (executors.are_gone or was_given_up(session)):
                 raise lacking(str(session.sparkContext.master)) from error
             if not self._outlived(session, error):
@@ -181,7 +181,7 @@ class SparkRunner:
                     log.warning("nothing is warmed up: %s", error)
                     return
                 time.sleep(1)
-            except (Py4JError, PySparkException):
+            except (*GONE, PySparkException):
                 if self._executors is None or not self._executors.are_gone:
                     raise
 
@@ -214,7 +214,7 @@ def _try_a_worker(session: SparkSession) -> None:
     """Run a task that no record of a log can break. NoWorkerStarts if that fails, too."""
     try:
         session.sparkContext.parallelize([0], 1).map(_import_tasks).collect()
-    except (Py4JError, PySparkException, OSError, EOFError) as error:
+    except (*GONE, PySparkException, EOFError) as error:
         raise NoWorkerStarts(f"no Python worker of Spark can start: {_cause(error)}") from error
 
 

@@ -33,6 +33,8 @@ NO_WORKER = (
 DYNAMIC = "spark.dynamicAllocation.enabled"
 _STANDALONE = "spark://"
 _ANY_NUMBER = 2**31 - 1  # of executors, as a driver may have if it names none
+# Whoever asks a session whose JVM is gone gets one of these; one that was stopped has no context any more.
+GONE = (Py4JError, OSError, AttributeError)
 _building: list[Question[SparkSession]] = []  # a process has one session at most
 
 
@@ -70,7 +72,7 @@ class Executors:
     def _count(self) -> None:
         process = getattr(self._session.sparkContext._gateway, "proc", None)
         while not self._has_ended and (process is None or process.poll() is None):
-            with suppress(Py4JError, OSError):  # a busy gateway answers the next time
+            with suppress(*GONE):  # a busy gateway answers the next time
                 if self._context.isStopped():  # by the cluster
                     self._has_ended, self._none_since = True, 0.0
                 elif self._context.getExecutorMemoryStatus().size() > 1:  # beside the driver itself
@@ -105,7 +107,7 @@ class Executors:
             return asked.answer(ASK_SECONDS)
         except NotInTime as error:
             raise lacking(master, f"gives {error}: look at its machine, or start it again") from error
-        except (Py4JError, OSError):  # its connection went with the master of before
+        except GONE:  # its connection went with the master of before
             return False
 
 
@@ -114,7 +116,7 @@ def has_none(session: SparkSession) -> bool:
     try:
         context = session.sparkContext._jsc.sc()
         return bool(context.isStopped()) or context.getExecutorMemoryStatus().size() <= 1
-    except (Py4JError, OSError):  # its JVM is gone
+    except GONE:
         return False
 
 

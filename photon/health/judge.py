@@ -156,7 +156,7 @@ def _unread_files(facts: Facts, pipeline: Pipeline) -> Verdict | None:
 
 def _passed_over(facts: Facts, pipeline: Pipeline) -> Verdict | None:
     files = facts.passed_over
-    if not files:
+    if not files or facts.growth.problems:  # a folder that can't be read is told by itself
         return None
     beyond = len(files) - MOST_FILES_NAMED
     shown = "; ".join(files[:MOST_FILES_NAMED]) + (f"; and {beyond:,} more" if beyond > 0 else "")
@@ -165,7 +165,7 @@ def _passed_over(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         f"{pipeline.file} match them. photon status {pipeline.typed} names them all"
     )
     says = f"{facts.datacenter}: files are passed over: {shown}"
-    return Verdict("warn", says, remedy, f"passes over {counted(len(files), 'log file')}", names=files)
+    return passing("warn", says, remedy, f"passes over {counted(len(files), 'log file')}", names=files)
 
 
 def _no_logs(facts: Facts, pipeline: Pipeline) -> Verdict | None:
@@ -272,14 +272,20 @@ def _may_be_lost(lost: Losses) -> str:
 def _clock(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict:
     ahead_us = ahead_of_clock_us(facts)
     level = level_after(ahead_us, CLOCK_SKEW)
+    remedy = "set the clocks by NTP, here and where the logs are written; look at primary.time_unit"
+    short = "has events of the future"
+    if level == "ok" and facts.state.ahead:
+        wait = counted(facts.state.ahead, "event", "wait")
+        says = f"{facts.datacenter}: {wait} for a time that is ahead of this machine's clock"
+        return Verdict("warn", says, remedy, short)
     if level == "ok":
         least = span(CLOCK_SKEW.warn.total_seconds())
         return Verdict("ok", f"{facts.datacenter}: no event is {least} ahead of this machine's clock")
     return Verdict(
         level,
         f"{facts.datacenter}: its events are {span(ahead_us / MICROSECONDS)} ahead of this machine's clock",
-        "set the clocks by NTP, here and where the logs are written; look at primary.time_unit",
-        "has events of the future",
+        remedy,
+        short,
     )
 
 

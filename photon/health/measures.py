@@ -64,7 +64,10 @@ def measures(facts: Facts, memory: Memory, pipeline: Pipeline) -> Mapping[str, t
             Measure("lost_records", lost.records, error=1),
             Measure("may_be_lost_bytes", lost.may_be_lost_bytes, warn=1),
         ),
-        "clock": (_between("ahead_seconds", ahead_of_clock_us(facts) / MICROSECONDS, CLOCK_SKEW),),
+        "clock": (
+            _between("ahead_seconds", ahead_of_clock_us(facts) / MICROSECONDS, CLOCK_SKEW),
+            Measure("events_ahead", facts.state.ahead, warn=1),
+        ),
         "verified": _verified(facts, pipeline),
     }
 
@@ -81,7 +84,7 @@ def behind_seconds(facts: Facts, memory: Memory) -> float:
 
 
 def ahead_of_clock_us(facts: Facts) -> int:
-    """How far the watermark is ahead of this machine's clock."""
+    """How far the watermark is ahead of this machine's clock; later times wait, and don't move it (C6)."""
     watermark_us = facts.state.watermark_us
     return 0 if watermark_us is None else max(0, watermark_us - facts.now_us)
 

@@ -68,7 +68,7 @@ class UnreadFile:
     def unread_in_words(self) -> str:
         """How much of it was not read."""
         if self.kind == "file":
-            return f"and {counted(self.size_bytes, 'byte', 'were')} of it not read"
+            return f"and {counted(self.size_bytes, 'byte')} of it were not read"
         return "and how much was not read nobody knows"
 
     def as_dict(self) -> dict[str, object]:

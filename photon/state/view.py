@@ -55,6 +55,7 @@ class StateView:
     requeued: int = 0  # plans to be taken up again
     has_open_plan: bool = False
     held: int = 0  # waiting records whose events another datacenter holds
+    ahead: int = 0  # waiting records whose times lie ahead of the clock
     out_of_reach: Mapping[str, str] = field(default_factory=dict)  # which of them can't be freed, and why
     left: Mapping[str, int] = field(default_factory=dict)  # how many records left each class again
     before: Mapping[str, int] = field(default_factory=dict)  # `gained` as the latest window began
@@ -97,6 +98,7 @@ def view_of(state: StateReader | None, now_us: int) -> StateView:
         requeued=state.count_requeued(),
         has_open_plan=state.has_open_plan,
         held=state.waiting.count(("held",)),
+        ahead=state.waiting.count(("clock",)),
         out_of_reach=state.out_of_reach,
         left=state.left(),
         before=window.before.counts if window is not None else {},

@@ -464,6 +464,15 @@ def test_events_of_the_future_tell_of_clocks(pipeline: Pipeline, ahead_seconds: 
     assert verdicts(pipeline, facts(state=state))["clock"].level == level
 
 
+def test_events_that_wait_for_their_time_tell_of_clocks_though_the_watermark_does_not_move(
+    pipeline: Pipeline,
+) -> None:
+    """Broken variant: by the watermark alone no time beyond five minutes is ever told."""
+    verdict = verdicts(pipeline, facts(state={"ahead": 1}))["clock"]
+    assert (verdict.level, verdict.in_short) == ("warn", "has events of the future")
+    assert "1 event waits for a time that is ahead" in verdict.says
+
+
 def unreadable(seconds: float, **more: Any) -> Facts:
     """Return a look that could not read the state, and knows nothing of it."""
     found = facts(seconds, GIB, state={"epoch": None}, **more)

@@ -49,7 +49,7 @@ REASONS = (
     ),
     Reason(
         "clock",
-        "because their times lie ahead of the clock",
+        "for a time that is ahead of the clock",
         lambda pipeline: LONGEST_FOR_CLOCK,
     ),
     Reason(
