@@ -31,6 +31,7 @@ from photon.health.alerts import Alert
 from photon.process.clock import MICROSECONDS
 
 OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it
+MARKED = "marked as failed from outside"  # Dagster's own words where nobody gave it a reason
 MOST_OF_A_JOB = 40  # runs among which to look for one of the same subject: all by hand share one job
 
 
@@ -89,9 +90,13 @@ def _success_since(instance: DagsterInstance, failed: RunRecord) -> RunRecord | 
 
 
 def _why_failed(instance: DagsterInstance, run: DagsterRun) -> str:
-    """The first sentence of a run that says why it failed: its step's, or that of its end."""
+    """The first sentence of a run that says why it failed: its step's, or that of its end.
+
+    Dagster may have marked a run as failed, without a reason, before a sensor found one.
+    """
     kinds = {DagsterEventType.STEP_FAILURE, DagsterEventType.RUN_FAILURE}
-    for entry in instance.all_logs(run.run_id, of_type=kinds):
+    entries = instance.all_logs(run.run_id, of_type=kinds)
+    for entry in sorted(entries, key=lambda entry: MARKED in (entry.user_message or entry.message)):
         event = entry.dagster_event
         if event is not None and event.is_step_failure:
             failure = event.step_failure_data

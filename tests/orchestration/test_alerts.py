@@ -241,6 +241,19 @@ def test_a_run_that_fails_is_told_once_with_its_id(location: Location) -> None:
     assert [(one["kind"], one["run"]) for one in told(location)] == [("run", failed)]
 
 
+def test_a_run_that_dagster_marked_as_failed_first_is_told_with_the_reason_that_came_later(
+    location: Location,
+) -> None:
+    cursor = tick(location).cursor
+    failed = location.run()
+    run = location.instance.get_run_by_id(failed)
+    assert run is not None
+    location.instance.report_run_failed(run)
+    fail(location, failed)
+    tick(location, cursor)
+    assert told(location)[0]["text"].endswith("has failed: its process is gone")
+
+
 def fail(location: Location, run_id: str, why: str = "its process is gone") -> None:
     run = location.instance.get_run_by_id(run_id)
     assert run is not None
