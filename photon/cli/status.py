@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -40,25 +41,32 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
     """How each datacenter of PIPELINE stands: whether it is well, what waits and why, what to do.
 
     The first line says whether all is well, also by the newest recorded verification; details come last. It
-    reads the datacenters' own folders and lakes, and from the registry who is on hold or retired; it disturbs
-    neither registry nor joins. It ends with 3 if a datacenter's state can't be read, and with --check with 1
+    reads the datacenters' own folders and lakes, and from the registry who is on hold or retired, and whether
+    its endpoints are well; it disturbs neither registry nor joins. It ends with 3 if a datacenter's state can't be read, and with --check with 1
     if its first line says that somebody is needed. What hangs is named after --within seconds, with the
     command that ends it.
     """
     with opened(pipeline_file) as pipeline:
         from photon.dispatcher.shift.people import beside_states, decisions_in_time
         from photon.health.overall import look_at_all, overall
+        from photon.health.registry import in_words, look_at_endpoints
         from photon.process.clock import SystemClock
         from photon.process.in_time import NotInTime, Question
         from photon.verification.availability.report import ALL, report_of
 
         availability = Question(lambda: report_of(pipeline))
+        ends = time.monotonic() + within
+        is_local = pipeline.registry.endpoints == "local"  # `decisions` say how it is
+        endpoints = None if is_local else Question(lambda: look_at_endpoints(pipeline))
         decisions = beside_states(pipeline, decisions_in_time(pipeline, within / 2, while_working=True))
         found, errors = look_at_all(pipeline, SystemClock(), decisions, within / 2)
-        first = overall(found, errors, decisions.unknown_because is not None)
-        is_needed = bool(
-            errors or decisions.unknown_because or any(one.needs_somebody for one in found.values())
-        )
+        of_registry = "it could not be asked" if decisions.unknown_because is not None else ""
+        if endpoints is not None and not of_registry:
+            with suppress(NotInTime):
+                left_seconds = max(AVAILABILITY_SECONDS, ends - time.monotonic())
+                of_registry = in_words([endpoints.answer(left_seconds, while_working=True)])
+        first = overall(found, errors, of_registry)
+        is_needed = bool(errors or of_registry or any(one.needs_somebody for one in found.values()))
         is_held = False
         if safe_to_delete:
             lines = _safe_to_delete(pipeline, found)

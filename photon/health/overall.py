@@ -58,10 +58,8 @@ def _answers(question: Question[list[str]]) -> bool:
     return True
 
 
-def overall(
-    found: Mapping[str, DatacenterStatus], unknown: Collection[str], registry_is_unknown: bool = False
-) -> str:
-    """One sentence on the whole pipeline. `unknown`: who could not be asked."""
+def overall(found: Mapping[str, DatacenterStatus], unknown: Collection[str], of_registry: str = "") -> str:
+    """One sentence on the whole pipeline. `unknown`: who could not be asked. `of_registry`: what ails it."""
     reasons = {name: ["can't be asked"] for name in unknown}
     reasons |= {name: why for name, one in found.items() if (why := one.needs_somebody)}
     well = ", ".join(f"{name} is {one.facts.activity}" for name, one in found.items() if name not in reasons)
@@ -69,9 +67,9 @@ def overall(
         verb = "needs" if len(reasons) == 1 else "need"
         of_all = f"{len(reasons)} of {counted(len(found) + len(unknown), 'datacenter')} {verb} somebody"
         well = f"{of_all}: " + "; ".join(f"{name} {_in_one_clause(why)}" for name, why in reasons.items())
-    elif not registry_is_unknown:
+    elif not of_registry:
         return f"All is well: {well}"
-    return f"The registry needs somebody: it could not be asked; {well}" if registry_is_unknown else well
+    return f"The registry needs somebody: {of_registry}; {well}" if of_registry else well
 
 
 def _in_one_clause(reasons: Sequence[str]) -> str:

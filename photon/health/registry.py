@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from photon.health.verdict import Level, Measure, Verdict, level_of, passing
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
-from photon.registry.errors import RegistryUnavailable
+from photon.process.errors import UserError
+from photon.registry.errors import RegistryMissing, RegistryUnavailable
+from photon.registry.opening import GRACE_SECONDS
 from photon.registry.stores.decisions import majority
 
 if TYPE_CHECKING:  # importing it takes long, and Dagster loads what only shows its verdicts
@@ -32,9 +35,28 @@ def judge_registry(state: RegistryState, pipeline: Pipeline) -> dict[str, Verdic
     return {ENDPOINTS: _endpoints(state, pipeline), LEDGERS: _ledgers(state, pipeline)}
 
 
+def in_words(verdicts: Iterable[Verdict]) -> str:
+    """What needs somebody, of these verdicts on a registry; empty: nothing does."""
+    return "; ".join(one.says for one in verdicts if one.level == "error")
+
+
 def judge_unavailable(error: RegistryUnavailable) -> dict[str, Verdict]:
     """The verdict where too few endpoints answer: of its ledgers nothing is known."""
     return {ENDPOINTS: passing("error", str(error).removesuffix("."), BRING_BACK)}
+
+
+def look_at_endpoints(pipeline: Pipeline) -> Verdict:
+    """Ask the endpoints for their health, with little patience for a minority that does not answer."""
+    from photon.upkeep.registry_state import registry_state
+
+    try:
+        return _endpoints(registry_state(pipeline, GRACE_SECONDS, endpoints_only=True), pipeline)
+    except RegistryUnavailable as error:
+        return judge_unavailable(error)[ENDPOINTS]
+    except RegistryMissing:  # where somebody has joined before, the decisions are refused because of it
+        return Verdict("ok", "There is no registry yet: the first join makes it")
+    except (UserError, OSError) as error:
+        return Verdict("error", str(error))
 
 
 def _endpoints(state: RegistryState, pipeline: Pipeline) -> Verdict:

@@ -16,6 +16,7 @@ from photon.health.facts import Activity
 from photon.health.headline import headline
 from photon.health.judge import Judge
 from photon.health.overall import overall
+from photon.health.registry import in_words
 from photon.health.status import DatacenterStatus, status_of
 from photon.health.verdict import Verdict
 from photon.page.asking import Shared
@@ -67,7 +68,7 @@ class Now:
             "pipeline": self._pipeline.name,
             "typed_file": self._pipeline.typed,
             "now_us": self._clock.now_us(),
-            "says": overall(found, errors, any(one.level == "error" for one in of_registry.values())),
+            "says": overall(found, errors, of_registry=in_words(of_registry.values())),
             "registry": {
                 "says": "; ".join(one.says for one in of_registry.values()),
                 "verdicts": verdicts_told(

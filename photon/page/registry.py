@@ -7,16 +7,12 @@ from contextlib import suppress
 
 from photon.dispatcher.shift.people import Decisions, beside_states, decisions_seen
 from photon.health.memory import Memory
-from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
+from photon.health.registry import ENDPOINTS, look_at_endpoints
 from photon.health.verdict import Verdict
 from photon.page.asking import Shared
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
-from photon.process.errors import UserError
 from photon.process.in_time import NotInTime
-from photon.registry.errors import RegistryMissing, RegistryUnavailable
-from photon.registry.opening import GRACE_SECONDS
-from photon.upkeep.registry_state import registry_state
 
 DECISIONS_EVERY_SECONDS, ENDPOINTS_EVERY_SECONDS = 2.0, 10.0
 # The page shows what was known before if an answer takes longer; before the first one it waits.
@@ -54,18 +50,7 @@ class RegistrySeen:
         return beside_states(self._pipeline, decisions_seen(self._pipeline))
 
     def _read_endpoints(self) -> Mapping[str, Verdict]:
-        found = {promise: (one,) for promise, one in self._endpoints_seen().items()}
+        found = {ENDPOINTS: (look_at_endpoints(self._pipeline),)}
         now_us = self._clock.now_us()
         self._memory = self._memory.fresh(now_us).having_found(found, now_us)
         return {promise: one for promise, (one,) in self._memory.telling(found, now_us).items()}
-
-    def _endpoints_seen(self) -> Mapping[str, Verdict]:
-        try:
-            state = registry_state(self._pipeline, GRACE_SECONDS, endpoints_only=True)
-            return {ENDPOINTS: judge_registry(state, self._pipeline)[ENDPOINTS]}
-        except RegistryUnavailable as error:
-            return judge_unavailable(error)
-        except RegistryMissing:  # where somebody has joined before, the decisions are refused because of it
-            return {ENDPOINTS: Verdict("ok", "There is no registry yet: the first join makes it")}
-        except (UserError, OSError) as error:
-            return {ENDPOINTS: Verdict("error", str(error))}

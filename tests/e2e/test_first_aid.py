@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.traffic import Traffic
+from infra.servers.stores import fastest_kind, store_servers
 from photon.dispatcher.shift.lease import lease_status_of
 from tests.e2e.photon_process import PATIENCE_SECONDS, line_with, photon, running
 from tests.support.commands import photon as here
@@ -68,6 +69,20 @@ def test_endpoints_that_answer_nothing_are_named(tmp_path: Path, command: tuple[
         said = said_by(*command, file=file)
     assert url in said
     assert "no answer within" in said or "does not answer" in said or "timed out" in said, said
+
+
+def test_a_status_names_the_endpoint_that_is_down_while_the_others_register_ids(tmp_path: Path) -> None:
+    """Broken variant: "All is well" stands over the last endpoint that may go."""
+    with store_servers(fastest_kind(), tmp_path / "endpoints", 3) as servers:
+        file = Traffic(1, ("east",), duration_seconds=2).write_pipeline(tmp_path, "aid")
+        urls = ", ".join(f"{{url: {server.url}}}" for server in servers)
+        file.write_text(file.read_text() + f"registry: {{endpoints: [{urls}]}}\n")
+        photon("registry", "init", file)
+        before = photon("status", file).stdout
+        servers[0].kill()
+        done = photon("status", file, "--check", status=1)
+    assert servers[0].url not in before
+    assert done.stdout.startswith(f"The registry needs somebody: {servers[0].url}"), done.stdout
 
 
 @pytest.fixture

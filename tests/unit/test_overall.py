@@ -53,5 +53,5 @@ def test_who_can_not_be_asked_needs_somebody() -> None:
 
 
 def test_a_registry_that_can_not_be_asked_needs_somebody() -> None:
-    told = overall({"east": status()}, (), registry_is_unknown=True)
+    told = overall({"east": status()}, (), of_registry="it could not be asked")
     assert told == "The registry needs somebody: it could not be asked; east is live"
