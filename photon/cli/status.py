@@ -42,9 +42,9 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
 
     The first line says whether all is well, also by the newest recorded verification; details come last. It
     reads the datacenters' own folders and lakes, and from the registry who is on hold or retired, and whether
-    its endpoints are well; it disturbs neither registry nor joins. It ends with 3 if a datacenter's state can't be read, and with --check with 1
-    if its first line says that somebody is needed. What hangs is named after --within seconds, with the
-    command that ends it.
+    its endpoints are well; it disturbs neither registry nor joins. It ends with 3 if a datacenter's state
+    can't be read, and with --check with 1 if its first line says that somebody is needed. What hangs is named
+    after --within seconds, with the command that ends it.
     """
     with opened(pipeline_file) as pipeline:
         from photon.dispatcher.shift.people import beside_states, decisions_in_time
