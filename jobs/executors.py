@@ -22,7 +22,7 @@ from photon.storage.store_errors import TRIED_AGAIN
 
 COUNT_SECONDS = 1.0
 LOST_SECONDS = 5.0  # without an executor; one that died alone has a successor by then
-COMING_SECONDS = 10.0  # without one since a session began: they take some 5 s to start
+COMING_SECONDS = 15.0  # without one since a session began: they take some 5 s to start, on a busy machine 10
 CONNECT_SECONDS = 2.0
 ASK_SECONDS = 5.0  # for a master's answer
 BUILD_SECONDS = 10.0  # then a session that is being built is a wait, too
@@ -148,8 +148,8 @@ def built_in_time(master: str, build: Callable[[], SparkSession]) -> SparkSessio
     try:
         session = _building[0].answer(BUILD_SECONDS)
     except NotInTime as error:
-        why = f"has not given a session yet ({error}): the machine is busy, or the master hangs"
-        raise lacking(master, why) from error
+        why = f"{error}: the machine is busy, or the master hangs"
+        raise NoExecutor(f"Spark has no session of its master {master} yet: {why}; {TRIED_AGAIN}") from error
     except BaseException:
         _building.clear()
         raise

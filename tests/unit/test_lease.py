@@ -16,9 +16,11 @@ import pytest
 
 from photon.dispatcher.retrying import Callbacks, StoppedWaiting
 from photon.dispatcher.shift import lease as lease_module
+from photon.dispatcher.shift.ending import telling_status
 from photon.dispatcher.shift.lease import (
     ENDING_SECONDS,
     MOST_CAUSE_CHARACTERS,
+    NO_EXECUTOR,
     AlreadyRunning,
     DatacenterLock,
     Heartbeat,
@@ -353,3 +355,18 @@ def test_a_lease_of_a_photon_that_named_no_parent_is_read(tmp_path: Path) -> Non
     lease = lease_status_of(tmp_path).lease
     assert lease is not None
     assert (lease.process, lease.parent, lease.is_ending) == (5, None, False)
+
+
+def test_a_wait_for_executors_that_follows_on_another_wait_begins_anew(tmp_path: Path) -> None:
+    """Broken variant: once the registry is back after minutes, the first look is an alarm on executors."""
+    lock, clock = DatacenterLock(tmp_path, "east", LEASE), ManualClock(1_000 * MICROSECONDS)
+    told = telling_status(Callbacks(), lock, clock)
+    told.on_wait("the registry does not answer")
+    clock.advance(180)
+    told.on_cause("the lake does not answer")
+    assert lock.lease.waits_since_us == 1_000 * MICROSECONDS, "it has joined nothing since"
+    told.on_cause(f"{NO_EXECUTOR}: its master has no worker")
+    clock.advance(5)
+    told.on_cause(f"{NO_EXECUTOR}: its master does not answer")
+    lock.release(0)
+    assert lock.lease.waits_since_us == 1_180 * MICROSECONDS

@@ -9,7 +9,7 @@ from typing import Literal
 
 from photon.dispatcher.recovery.holders import OtherEpochs
 from photon.dispatcher.retrying import Callbacks
-from photon.dispatcher.shift.lease import DatacenterLock, Heartbeat
+from photon.dispatcher.shift.lease import NO_EXECUTOR, DatacenterLock, Heartbeat
 from photon.dispatcher.shift.measured import MeasuredFile
 from photon.process.clock import Clock, microseconds
 
@@ -73,7 +73,9 @@ def telling_status(callbacks: Callbacks, lock: DatacenterLock, clock: Clock) -> 
         callbacks.on_wait(reason)
 
     def on_cause(reason: str) -> None:
-        lock.tell_wait(reason, lock.lease.waits_since_us)
+        # An alarm on executors has little patience: it is not that of an earlier wait for something else.
+        lacks_them_now = reason.startswith(NO_EXECUTOR) and not lock.lease.lacks_executors
+        lock.tell_wait(reason, clock.now_us() if lacks_them_now else lock.lease.waits_since_us)
         callbacks.on_cause(reason)
 
     def on_resume(reason: str, seconds: float) -> None:
