@@ -441,7 +441,8 @@ class OutputTable:
 
     def occurrences_of_epoch(self, epoch: str, among: Iterable[Occurrence]) -> list[Occurrence]:
         """Those of these occurrences of which an epoch has rows; no others come into memory."""
-        wanted = (text("_epoch") == epoch) & text("_occurrence").isin([str(one) for one in among])
+        places = pa.array([str(one) for one in among], pa.string())
+        wanted = (text("_epoch") == epoch) & text("_occurrence").isin(places)
         with self.reading():
             rows = self.load().to_pyarrow_dataset().to_table(columns=["_occurrence"], filter=wanted)
         return [Occurrence.parse(text) for text in rows["_occurrence"].to_pylist()]
