@@ -11,7 +11,7 @@ from photon.pipeline.file import load_pipeline
 from tests.support.commands import photon
 
 APACHE = (
-    r'127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?q=x%C3%A9&page=2&q=y HTTP/1.0" 200 2326 '
+    r'127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?q=x%c3%a9&page=2&q=y HTTP/1.0" 200 2326 '
     r'"http://www.example.com/start.html" "Mozilla/4.08 [en] (Win98; I ;\"Nav\")"'
 )
 
@@ -30,9 +30,9 @@ def test_a_line_has_its_values_and_the_parts_of_its_request() -> None:
         "identity": None,
         "user": "frank",
         "time": "10/Oct/2000:13:55:36 -0700",
-        "request": "GET /a?q=x%C3%A9&page=2&q=y HTTP/1.0",
+        "request": "GET /a?q=x%c3%a9&page=2&q=y HTTP/1.0",
         "method": "GET",
-        "target": "/a?q=x%C3%A9&page=2&q=y",
+        "target": "/a?q=x%c3%a9&page=2&q=y",
         "protocol": "HTTP/1.0",
         "status": "200",
         "bytes": "2326",
