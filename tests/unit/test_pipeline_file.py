@@ -116,7 +116,8 @@ def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_default
         (
             "format: csv",
             "format: xml",
-            "7: primary.format: expected csv, tsv, jsonl, combined, common, logfmt, or module:Class of a format of your own, got 'xml'",
+            "7: primary.format: expected csv, tsv, jsonl, combined, common, logfmt, or module:Class of a "
+            "format of your own, got 'xml'",
         ),
         (
             "format: csv",
