@@ -141,7 +141,8 @@ def test_a_program_whose_last_executor_goes_says_within_30_s_that_it_waits_and_g
             if is_forgotten:
                 cluster.master.kill()
             began = time.monotonic()
-            assert NO_EXECUTOR in line_with("waits: ", started)
+            said = line_with("waits: ", started)
+            assert NO_EXECUTOR in said or "Spark has no session" in said, "its session may be on its way"
             assert time.monotonic() - began < TOLD_SECONDS
             if is_forgotten:
                 cluster.master.start()
