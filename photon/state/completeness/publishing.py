@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from photon.state.completeness.estimate import Completeness, complete_up_to_us, 
 from photon.state.completeness.published import publish, published
 
 # While batches are joined it is said anew so often: readers ask every few seconds, and each time is a write.
-EVERY_US = 10 * MICROSECONDS
+EVERY_US, S3_EVERY_US = 10 * MICROSECONDS, 20 * MICROSECONDS
 # Records of so much event time are counted for the share: older ones are decided, or not of use.
 KEPT_MINUTES = 24 * 60
 RETRY_US = 60 * MICROSECONDS  # after the lake took nothing
@@ -64,9 +65,13 @@ class Publisher:
             self.has_news = True
             self._next_us = self._next_us if self._is_failing else None
 
+    @property
+    def _every_us(self) -> int:
+        return EVERY_US if isinstance(self._lake, Path) else S3_EVERY_US  # a write there has a price
+
     def is_due(self, now_us: int) -> bool:
         """Whether there is something new to say, and time to say it."""
-        if self._next_us is not None and self._next_us - now_us > RETRY_US + EVERY_US:
+        if self._next_us is not None and self._next_us - now_us > RETRY_US + self._every_us:
             self._next_us = None  # the clock was set back
         return self.has_news and (self._next_us is None or now_us >= self._next_us)
 
@@ -115,7 +120,7 @@ class Publisher:
             self._is_failing, self._next_us = True, now_us + RETRY_US
             return said
         self._is_failing, self.has_news, self.said_final = False, False, said.is_final
-        self._next_us = now_us + EVERY_US
+        self._next_us = now_us + self._every_us
         return said
 
 
