@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.s3_requests import CountingS3, Requests
@@ -22,6 +23,7 @@ from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS
 from photon.releases.parts import ABSENT_LOOKED_SECONDS, SIDE_LOOKED_SECONDS, LakeCounter
 from photon.releases.release import NOTHING
+from photon.state.completeness.publishing import EVERY_US, S3_EVERY_US, Publisher
 from photon.storage.columns import TABLE_COLUMNS
 from photon.storage.s3 import S3Store
 from photon.storage.store import content
@@ -195,6 +197,16 @@ def test_copies_of_releases_are_asked_for_where_a_release_is_to_be_made(
     found = asked(counting, lambda: world.join(mode="stop", callbacks=idle))
     copies = {key: count for key, count in found.items() if "/releases" in key[1]}
     assert sum(copies.values()) <= 8, f"at its start, and no more: {copies}"
+
+
+def test_completeness_is_said_half_as_often_in_a_store(counted: S3Folder, tmp_path: Path) -> None:
+    """Each time is a write, the dearest request: of an idle hour every eleventh was one."""
+    for lake, every_us in ((tmp_path, EVERY_US), (counted, S3_EVERY_US)):
+        publisher = Publisher(lake, "1", 0.999)
+        publisher.say(NOW_US, np.empty(0, np.int64), 1, NOW_US, {})
+        publisher.came({})
+        due = [publisher.is_due(NOW_US + us) for us in (every_us - 1, every_us)]
+        assert due == [False, True]
 
 
 def test_an_hour_without_news_costs_a_log_of_2100_objects_fewer_than_900_listings(
