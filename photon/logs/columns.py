@@ -242,7 +242,7 @@ def _newest_headers(pipeline: Pipeline, log: Log) -> Iterable[tuple[Location, li
         return
     for datacenter in pipeline.datacenters.values():
         folder = log_folder(datacenter.logs)
-        found = folder.watch(log.files).scan(whole=True).files
+        found = folder.watch(log.files, pipeline.tailing.links_lead_out).scan(whole=True).files
         newest = sorted(found, key=lambda file: -file.modified_ns)
         for file in newest[:_NEWEST]:
             path = datacenter.logs / file.path

@@ -16,6 +16,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
@@ -66,6 +67,11 @@ class Unseen:
     inode: int
     changed_ns: int
     reason: str
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is there, as a link that the settings refuse."""
+        return self.reason == LEADS_OUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +316,14 @@ class _Scanner:
             self.found[key] = before if before is not None and same else _found_file(path, status)
 
     def _leads_out(self, link: os.DirEntry[str], is_for_folder: bool) -> bool:
-        """Whether what is meant by it is not in the logs folder, and has to be. OSError: it leads nowhere."""
+        """Tell whether a link has to stay in the logs folder and does not. OSError: it leads nowhere."""
         if self._links_lead_out or stat.S_ISDIR(link.stat().st_mode) != is_for_folder:
             return False
-        root = os.path.realpath(self._root)
-        return os.path.commonpath([root, os.path.realpath(link.path)]) != root
+        return os.path.commonpath([self._real_root, os.path.realpath(link.path)]) != self._real_root
+
+    @cached_property
+    def _real_root(self) -> str:
+        return os.path.realpath(self._root)
 
     def _is_link(self, path: str) -> bool:
         return os.path.islink(os.path.join(self._root, path))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from photon.logs.columns import ONE_NAME_EACH
-from photon.logs.discovery import LEADS_OUT, FoundFile, Scan, reason_of, scan, strip_gz
+from photon.logs.discovery import FoundFile, Scan, reason_of, scan, strip_gz
 from photon.logs.file_kinds import Odd
 from photon.logs.files import LogFile, Side
 from photon.logs.formats.dialect import dialect_of, header_names
@@ -118,9 +118,7 @@ def _fixed_part(place: str) -> str:
 
 def read_sample(side: Side, where: Where, sample_bytes: int = SAMPLE_BYTES) -> SideSample:
     """The first lines of some files of `where`; CannotPropose if there is nothing that can be used."""
-    seen = _scan_of(side, where)
-    if links_lead_out := any(one.reason == LEADS_OUT for one in seen.unseen):
-        seen = scan(where.logs, where.glob, links_lead_out=True)
+    seen, links_lead_out = _scan_of(side, where)
     found = seen.files
     chosen = [
         found[i * len(found) // min(len(found), SAMPLE_FILES)] for i in range(min(len(found), SAMPLE_FILES))
@@ -175,8 +173,8 @@ def _shown(where: Where) -> str:
     return str(where.logs / where.glob)
 
 
-def _scan_of(side: Side, where: Where) -> Scan:
-    """Look for what the glob matches: one file at least, or a link to one. CannotPropose."""
+def _scan_of(side: Side, where: Where) -> tuple[Scan, bool]:
+    """Find the files that the glob matches, one at least, and whether links lead out. CannotPropose."""
     fixed = Path(_fixed_part(str(where.logs / where.glob)))
     is_name = not MAGIC.search(where.glob) and not (where.logs / where.glob).exists()
     if not fixed.is_dir() or is_name:
@@ -185,14 +183,16 @@ def _scan_of(side: Side, where: Where) -> Scan:
             f"{side}: there is no {fixed}; expected a folder of log files, a file, or a glob in quotes"
         )
     seen = scan(where.logs, where.glob)
-    if not seen.files and not any(one.reason == LEADS_OUT for one in seen.unseen):
+    if links_lead_out := any(one.is_refused for one in seen.unseen):
+        seen = scan(where.logs, where.glob, links_lead_out=True)
+    if not seen.files:
         near = [each.path for each in scan(fixed, "**/*").files[:3]]
         there = f"the folder has {', '.join(near)}" if near else "the folder has no file"
         problems = "".join(f"; {each}" for each in _passed_over_in(seen))
         raise CannotPropose(
             f"{side}: no file matches {_shown(where)}; {there}{problems}; name a folder with logs, or a glob"
         )
-    return seen
+    return seen, links_lead_out
 
 
 def _passed_over_in(seen: Scan) -> list[str]:

@@ -429,6 +429,15 @@ def test_links_that_leave_the_logs_folder_are_allowed_by_the_proposed_file(
     assert "PASSED OVER" not in done.output
 
 
+def test_a_link_to_a_pipe_elsewhere_is_no_file(logs: Path) -> None:
+    os.mkfifo(logs.parent / "pipe")
+    (logs / "clicks" / "a.csv").unlink()
+    (logs / "clicks" / "a.csv").symlink_to(logs.parent / "pipe")
+    done = init()
+    assert done.exit_code == 2, done.output
+    assert "no file matches" in done.output
+
+
 def test_an_unknown_column_is_told_with_those_that_there_are(logs: Path) -> None:
     done = init("--foreign-key", "search")
     assert done.exit_code == 2

@@ -26,7 +26,7 @@ from photon.logs.folders import log_folder, watch_of
 from photon.logs.source import UNREADABLE
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
-from photon.pipeline.sections import Log
+from photon.pipeline.sections import Log, Tailing
 from photon.registry.opening import begin_anew
 from photon.state.view import open_view
 
@@ -116,14 +116,14 @@ def _odd_files(pipeline: Pipeline, datacenter: str, counts: Mapping[str, float])
     """One file of each log that has nothing but dead letters, where its beginning tells what it is."""
     logs: dict[Side, Log] = {"primary": pipeline.primary, "foreign": pipeline.foreign}
     place = pipeline.datacenters[datacenter].logs
-    odd = {side: _odd_file(place, logs[side]) for side in _not_understood(counts)}
+    odd = {side: _odd_file(place, logs[side], pipeline.tailing) for side in _not_understood(counts)}
     return {side: told for side, told in odd.items() if told is not None}
 
 
-def _odd_file(place: Location, log: Log) -> str | None:
+def _odd_file(place: Location, log: Log, tailing: Tailing) -> str | None:
     if log.format != "jsonl":
         return None
-    for file in watch_of(place, log.files).scan().files[:SHOWN_OTHERS]:
+    for file in watch_of(place, log.files, tailing.links_lead_out).scan().files[:SHOWN_OTHERS]:
         try:
             with log_folder(place).open(file) as source:
                 odd = no_json_lines(source.read(0, LOOKED_AT_BYTES))

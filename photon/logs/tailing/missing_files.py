@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from photon.logs.discovery import LEADS_OUT, FileProblem, FoundFile, Scan, Unseen, strip_gz
+from photon.logs.discovery import FileProblem, FoundFile, Scan, Unseen, strip_gz
 from photon.logs.files import TrackedFile
 from photon.logs.source import problem_of
 from photon.logs.tailing.contents import Contents
@@ -145,8 +145,7 @@ def _may_hide(unseen: Unseen, path: str) -> bool:
     refused does.
     """
     is_above = unseen.path == "." or path.startswith(unseen.path + "/")
-    may_be_it = unseen.kind == "file" or unseen.reason == LEADS_OUT
-    return is_above or (may_be_it and unseen.path == path)
+    return is_above or ((unseen.kind == "file" or unseen.is_refused) and unseen.path == path)
 
 
 def vanished_folders(files: Iterable[TrackedFile], found: Scan) -> list[FileProblem]:
