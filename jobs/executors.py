@@ -33,7 +33,7 @@ NO_WORKER = (
 DYNAMIC = "spark.dynamicAllocation.enabled"
 _STANDALONE = "spark://"
 _ANY_NUMBER = 2**31 - 1  # of executors, as a driver may have if it names none
-# Whoever asks a session whose JVM is gone gets one of these; one that was stopped has no context any more.
+# A session raises one of these once its JVM is gone; AttributeError: it was stopped, and has no context.
 GONE = (Py4JError, OSError, AttributeError)
 _building: list[Question[SparkSession]] = []  # a process has one session at most
 

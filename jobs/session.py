@@ -21,7 +21,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from jobs.cluster import PYTHON, code_archive, is_cluster, settings_of
-from jobs.executors import Executors, built_in_time, lacking
+from jobs.executors import GONE, Executors, built_in_time, lacking
 from photon.join.messages import NoExecutor
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
@@ -322,8 +322,7 @@ def _first_cause(said: str) -> str:
 
 def _was_stopped(session: SparkSession) -> bool:
     """Whether Spark has given the session up, as it does when a cluster's master is away for long."""
-    context = session.sparkContext._jsc
     try:
-        return context is None or bool(context.sc().isStopped())
-    except (Py4JError, OSError):
+        return bool(session.sparkContext._jsc.sc().isStopped())
+    except GONE:
         return True

@@ -21,11 +21,10 @@ from orchestration.kept_instance import KEPT
 from orchestration.seen import unlike_shown
 from orchestration.watcher import due_of, sure_of
 from photon.health.memory import WatcherNotes, as_text, from_text
-from photon.health.registry import ENDPOINTS, judge_registry, judge_unavailable
-from photon.health.verdict import Verdict
-from photon.pipeline.file import Pipeline, dagster_name
+from photon.health.registry import ENDPOINTS, ask_endpoints
+from photon.pipeline.file import dagster_name
 from photon.process.clock import Clock, SystemClock
-from photon.registry.errors import RegistryMissing, RegistryUnavailable
+from photon.registry.errors import RegistryMissing
 from resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
@@ -46,7 +45,7 @@ def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> Senso
     def watcher(context: SensorEvaluationContext) -> SensorResult:
         pipeline, now_us = served.load(), clock.now_us()
         try:
-            found = {ENDPOINTS: (_look(pipeline),)}
+            found = {ENDPOINTS: (ask_endpoints(pipeline, ANSWER_SECONDS),)}
         except RegistryMissing as error:
             return SensorResult(skip_reason=SkipReason(str(error)))
         before = from_text(context.cursor).get(ENDPOINTS, WatcherNotes())
@@ -63,17 +62,6 @@ def registry_sensor(served: ServedPipeline, clock: Clock | None = None) -> Senso
         )
 
     return watcher
-
-
-def _look(pipeline: Pipeline) -> Verdict:
-    """The verdict on the endpoints. Of its ledgers this look knows nothing: a report has to tell."""
-    from photon.upkeep.registry_state import registry_state  # late: a location loads without it
-
-    try:
-        state = registry_state(pipeline, ANSWER_SECONDS, endpoints_only=True)
-    except RegistryUnavailable as error:
-        return judge_unavailable(error)[ENDPOINTS]
-    return judge_registry(state, pipeline)[ENDPOINTS]
 
 
 def _evaluation(served: ServedPipeline, result: AssetCheckResult) -> AssetCheckEvaluation:

@@ -101,10 +101,9 @@ class Conflicts:
         if left <= 0:
             return
         table = self.tables["conflicting"]
-        kept, there = conflicts[:left], set[Occurrence]()
-        if plan.content.lineage.origins:
-            places = [each.occurrence for each in kept]
-            there.update(table.occurrences_of_epoch(plan.key.epoch, places))
+        kept = conflicts[:left]
+        places, comes_again = [each.occurrence for each in kept], bool(plan.content.lineage.origins)
+        there = set(table.occurrences_of_epoch(plan.key.epoch, places)) if comes_again else set()
         rows = [_row(plan, each, files) for each in kept if each.occurrence not in there]
         if rows:
             written = write_rows(

@@ -59,7 +59,10 @@ def _answers(question: Question[list[str]]) -> bool:
 
 
 def overall(found: Mapping[str, DatacenterStatus], unknown: Collection[str], of_registry: str = "") -> str:
-    """One sentence on the whole pipeline. `unknown`: who could not be asked. `of_registry`: what ails it."""
+    """One sentence on the whole pipeline. `of_registry`: why that needs somebody, too.
+
+    `unknown`: the datacenters that could not be asked.
+    """
     reasons = {name: ["can't be asked"] for name in unknown}
     reasons |= {name: why for name, one in found.items() if (why := one.needs_somebody)}
     well = ", ".join(f"{name} is {one.facts.activity}" for name, one in found.items() if name not in reasons)

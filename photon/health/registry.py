@@ -36,7 +36,7 @@ def judge_registry(state: RegistryState, pipeline: Pipeline) -> dict[str, Verdic
 
 
 def in_words(verdicts: Iterable[Verdict]) -> str:
-    """What needs somebody, of these verdicts on a registry; empty: nothing does."""
+    """Say why a registry needs somebody, by these verdicts on it; empty: it does not."""
     return "; ".join(one.says for one in verdicts if one.level == "error")
 
 
@@ -45,14 +45,20 @@ def judge_unavailable(error: RegistryUnavailable) -> dict[str, Verdict]:
     return {ENDPOINTS: passing("error", str(error).removesuffix("."), BRING_BACK)}
 
 
-def look_at_endpoints(pipeline: Pipeline) -> Verdict:
-    """Ask the endpoints for their health, with little patience for a minority that does not answer."""
-    from photon.upkeep.registry_state import registry_state
+def ask_endpoints(pipeline: Pipeline, seconds: float) -> Verdict:
+    """The verdict on the endpoints alone; a minority has so long to answer. UserError, OSError."""
+    from photon.upkeep.registry_state import registry_state  # late: a location loads without it
 
     try:
-        return _endpoints(registry_state(pipeline, GRACE_SECONDS, endpoints_only=True), pipeline)
+        return _endpoints(registry_state(pipeline, seconds, endpoints_only=True), pipeline)
     except RegistryUnavailable as error:
         return judge_unavailable(error)[ENDPOINTS]
+
+
+def look_at_endpoints(pipeline: Pipeline) -> Verdict:
+    """As `ask_endpoints`, with little patience; whatever keeps it from asking is the verdict."""
+    try:
+        return ask_endpoints(pipeline, GRACE_SECONDS)
     except RegistryMissing:  # where somebody has joined before, the decisions are refused because of it
         return Verdict("ok", "There is no registry yet: the first join makes it")
     except (UserError, OSError) as error:

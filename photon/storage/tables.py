@@ -440,7 +440,7 @@ class OutputTable:
         return self._occurrences_at(self.load(), epoch, batch, plan_id)
 
     def occurrences_of_epoch(self, epoch: str, among: Iterable[Occurrence]) -> list[Occurrence]:
-        """Those of these occurrences of which an epoch has rows; no others come into memory."""
+        """Find which of these occurrences have rows of an epoch; no others come into memory."""
         places = pa.array([str(one) for one in among], pa.string())
         wanted = (text("_epoch") == epoch) & text("_occurrence").isin(places)
         with self.reading():
