@@ -1,4 +1,7 @@
-"""The documents say what the code says: keys and defaults, commands, fault points, files and links."""
+"""The documents say what the code says: keys and defaults, commands, fault points and files.
+
+Their links are checked where `tests/unit/test_site.py` builds the site.
+"""
 
 from __future__ import annotations
 
@@ -118,34 +121,6 @@ def test_the_adapters_that_are_shown_work() -> None:
     both = {"query": ["garden"], "position": [2]}
     assert shown["my_adapter"].combine(foreign, primary).table.to_pydict() == both
     assert shown["MyArrowAdapter"]().combine(foreign, primary).to_pydict() == both
-
-
-def dead_links(document: str) -> list[str]:
-    path = ROOT / document
-    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text())
-    relative = [target for target in targets if "://" not in target]
-    return [target for target in relative if not (path.parent / target).exists()]
-
-
-def test_every_relative_link_leads_somewhere() -> None:
-    assert wrong_in(DOCUMENTS, dead_links) == {}
-
-
-def anchors_of(path: Path) -> set[str]:
-    """Return the anchors of a page's headings: small letters, no punctuation, and - for each space."""
-    headings = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
-def links_to_no_heading(document: str) -> list[str]:
-    path = ROOT / document
-    links = re.findall(r"\]\(([^)#\s:]*)#([^)]*)\)", path.read_text())
-    pages = [(path.parent / target if target else path, anchor) for target, anchor in links]
-    return [f"{page.name}#{anchor}" for page, anchor in pages if anchor not in anchors_of(page)]
-
-
-def test_every_link_to_a_heading_meets_one() -> None:
-    assert wrong_in(DOCUMENTS, links_to_no_heading) == {}
 
 
 def missing_sources(document: str) -> list[str]:

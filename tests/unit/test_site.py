@@ -49,6 +49,14 @@ def test_pages_outside_the_folder_of_documents_are_in_the_site_and_linked(site: 
     assert 'href="proof.html"' in (site / "ARCHITECTURE.html").read_text()
 
 
+def test_links_of_the_readme_which_is_no_page_of_the_site_lead_somewhere(site: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s:]+)#?([^)]*)\)", (ROOT / "README.md").read_text())
+    assert [target for target, _ in links if not (ROOT / target).exists()] == []
+    to_headings = [(target, anchor) for target, anchor in links if anchor]
+    pages = {target: site / target.removeprefix("docs/").replace(".md", ".html") for target, _ in links}
+    assert [at for at in to_headings if f'id="{at[1]}"' not in pages[at[0]].read_text()] == []
+
+
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.stem)
 def test_a_picture_says_in_words_what_it_shows_and_bears_a_dark_page(picture: Path) -> None:
     text = picture.read_text()
