@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -193,6 +194,29 @@ def test_objects_of_others_neither_hide_the_last_name_of_a_log_nor_make_it_busy(
     bucket.names.append("clicks-999.log")
     bucket.rest(5)
     assert "clicks-999.log" in paths(watch)
+
+
+def test_what_a_listing_keeps_does_not_grow_with_objects_of_others_or_with_those_that_went() -> None:
+    """Broken variants: all that is below the prefix is kept; folders of days that are over are."""
+
+    def kept_bytes(days: int, strangers: int) -> int:
+        bucket = Bucket([f"x/{number:05}.tmp" for number in range(strangers)])
+        watch = bucket.watch()
+        tracemalloc.start()
+        watch.scan()
+        for day in range(days):
+            bucket.names = [name for name in bucket.names if name > f"d/{day - 1:03}"]
+            bucket.names.append(f"d/{day:03}/1.log")
+            assert bucket.names[-1] in paths(watch, whole=True)
+            bucket.asked.clear()
+        bucket.names = []
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return kept
+
+    few_bytes = kept_bytes(days=20, strangers=0)
+    assert kept_bytes(days=100, strangers=0) < few_bytes + 5_000
+    assert kept_bytes(days=20, strangers=300) < few_bytes + 8_000, "in free lists"
 
 
 def test_the_folder_of_the_next_day_is_found_by_the_end_of_the_one_before() -> None:

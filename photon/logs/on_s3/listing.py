@@ -5,6 +5,8 @@ request a log finds what sorts behind its last name: names that hold their time 
 soon followed by the next one where it found something new, and more and more seldom where it did not.
 
 Where somebody tells of new objects a look asks for those, by their names, at once.
+
+What is kept grows with the objects of the log that are there, and not with others below its prefix.
 """
 
 from __future__ import annotations
@@ -60,11 +62,11 @@ class ListedWatch:
         self._most_folders = most_folders  # at a look
         self._elapsed_seconds = elapsed_seconds
         self._lock = threading.Lock()
-        self._found: dict[str, FoundFile] = {}  # path -> object
+        # path -> object that the pattern matches; in order but for the latest, so that one pass sorts them.
+        self._found: dict[str, FoundFile] = {}
         self._ends: dict[str, str] = {}  # folder -> its last name of the log, those that grew last at the end
-        self._grew_seconds: dict[
-            str, float
-        ] = {}  # when something new was found in a folder, after the first look
+        # folder -> when something new was found in it, after the first look
+        self._grew_seconds: dict[str, float] = {}
         self._turn_after = ""  # the folder of which the end was listed last in turn
         self._scans, self._scan_seconds = 0, 0.0
         self._new_seconds = self._listed_seconds = 0.0  # when something was new, and when ends were listed
@@ -162,6 +164,7 @@ class ListedWatch:
                 del self._found[name]
             if gone:
                 self._ends = self._ends_of_found()
+                self._grew_seconds = {one: self._grew_seconds.get(one, 0.0) for one in self._ends}
             changed |= bool(gone)
             self._begin_round()
             self._is_known = True
@@ -217,16 +220,17 @@ class ListedWatch:
         return [(folder, self._ends[folder]) for folder in growing]
 
     def _take(self, listed: list[StoredObject]) -> bool:
-        """Take note of objects; whether one of them is new, or another one by now."""
+        """Take note of the log's objects; whether one of them is new, or another one by now."""
         changed = False
         for each in listed:
-            self._in_round.add(each.name)
-            found = self._found_object(each)
-            if self._found.get(each.name) != found:
-                self._found[each.name] = found
+            if not self._globbed.match(each.name):
+                continue
+            found, known = self._found_object(each), self._found.get(each.name)
+            if found != known:
+                self._found[each.name] = known = found
                 changed = True
-                if self._globbed.match(each.name):  # a stranger's tells nothing of the log
-                    self._note_new(each.name)
+                self._note_new(each.name)
+            self._in_round.add(known.path)
         return changed
 
     def _note_new(self, name: str) -> None:
@@ -238,12 +242,11 @@ class ListedWatch:
     def _ends_of_found(self) -> dict[str, str]:
         """The last names of folders, in the order of before: an end that went is none."""
         last: dict[str, str] = {}
-        for name in filter(self._globbed.match, self._found):
+        for name in self._found:
             folder = name.rpartition("/")[0]
             last[folder] = max(name, last.get(folder, ""))
         return {folder: last[folder] for folder in self._ends if folder in last}
 
     def _scan(self) -> Scan:
-        paths = sorted(path for path in self._found if self._globbed.match(path))
-        folders = {""}.union(path.rpartition("/")[0] for path in self._found)
-        return Scan(tuple(self._found[path] for path in paths), folders=frozenset(folders))
+        self._found = {path: self._found[path] for path in sorted(self._found)}
+        return Scan(tuple(self._found.values()), folders=frozenset(["", *self._ends]))
