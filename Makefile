@@ -77,7 +77,7 @@ $(BIN)/.fetched: $(BIN)/.installed $(wildcard photon/toolchain/*.py) | prerequis
 	@touch $@
 
 $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
-	@$(BIN)/python -m jobs.class_archive
+	@$(BIN)/python -m photon.jobs.class_archive
 	@touch $@
 
 # Four minutes the first time. Without Go nothing is built, and the tests that need it are skipped.

@@ -23,7 +23,7 @@ from dagster import (
 
 from photon.pipeline.location import Location
 from photon.pipeline.sections import Durations
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 CHECKED: Mapping[str, str] = {
     "health": "whether its datacenters are well",

@@ -1,7 +1,7 @@
 """Closed days of a datacenter: which are not done, when they are asked for again, and a check that tells.
 
 A day is done when Dagster has a materialization of it in `daily_joins`, and until then its sensor
-(`orchestration.closed_days`) asks for it. The sensor's cursor has only where its first look began.
+(`photon.orchestration.closed_days`) asks for it. The sensor's cursor has only where its first look began.
 """
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
@@ -22,15 +22,15 @@ from dagster import (
     asset_check,
 )
 
-from assets.daily_joins import ASSET, JOB, partition_key
-from assets.runbook import section
-from assets.runs import canceled_with_a_sentence, cursor_of, ended_us, pipeline_of_run
+from photon.assets.daily_joins import ASSET, JOB, partition_key
+from photon.assets.runbook import section
+from photon.assets.runs import canceled_with_a_sentence, cursor_of, ended_us, pipeline_of_run
 from photon.pipeline.file import Pipeline, dagster_name
 from photon.pipeline.sections import Backfill
 from photon.process.clock import MICROSECONDS, SystemClock, in_iso
+from photon.resources.environment import ServedPipeline
 from photon.state.completeness.published import last_said
 from photon.upkeep.backfill.days import day_of
-from resources.environment import ServedPipeline
 
 CHECK = "days_are_done"
 DATACENTER_TAG = "photon/datacenter"

@@ -27,21 +27,27 @@ from dagster import (
 )
 from pydantic import Field
 
-from assets.attributes import freshness
-from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, of_a_dry_run, pipeline_of_run
-from assets.side_tables import table_kinds, table_metadata
-from assets.work import BACKFILL_POOL, DryRunConfig
+from photon.assets.attributes import freshness
+from photon.assets.runs import (
+    Metadata,
+    canceled_with_a_sentence,
+    markdown_table,
+    of_a_dry_run,
+    pipeline_of_run,
+)
+from photon.assets.side_tables import table_kinds, table_metadata
+from photon.assets.work import BACKFILL_POOL, DryRunConfig
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.readable import typed
+from photon.resources.environment import ServedPipeline
+from photon.resources.spark import SparkResource
 from photon.upkeep.backfill.days import DayCounts, counts_by_day
 from photon.upkeep.backfill.fill import Filled
 from photon.upkeep.backfill.rebuild import Rebuilt
 from photon.upkeep.backfill.yielding import in_line
 from photon.verification.days import days_between
 from photon.verification.report import equation_table
-from resources.environment import ServedPipeline
-from resources.spark import SparkResource
 
 ASSET, JOB = "daily_joins", "days"
 DAY, DATACENTER = "day", "datacenter"  # the dimensions of a partition
@@ -87,7 +93,7 @@ class DaysRun:
 
     def events(self, lacking: list[str]) -> Iterator[Event]:
         """The result of each day, as soon as it is known; `lacking` gets what some days lack still."""
-        from jobs.backfill import behind_others, fill, rebuild
+        from photon.jobs.backfill import behind_others, fill, rebuild
 
         say, name = self.context.log.info, self.datacenter
         with in_line(self.pipeline.datacenters[name].state, say):

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 from dagster import AssetExecutionContext, AssetObservation, AssetsDefinition, MaterializeResult, asset
 from pydantic import Field
 
-from assets.runs import Metadata, canceled_with_a_sentence, of_a_dry_run, pipeline_of_run, table
-from assets.work import RECOVERY_POOL, REGISTRY, AssetWork, DryRunConfig, WorkRun, technology_of
+from photon.assets.runs import Metadata, canceled_with_a_sentence, of_a_dry_run, pipeline_of_run, table
+from photon.assets.work import RECOVERY_POOL, REGISTRY, AssetWork, DryRunConfig, WorkRun, technology_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock, in_utc
 from photon.registry.register import MOST_LEDGERS
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 if TYPE_CHECKING:
     from photon.upkeep.gc import GcResult

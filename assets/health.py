@@ -20,15 +20,15 @@ from dagster import (
     multi_asset_check,
 )
 
-from assets.runbook import section
-from assets.runs import Metadata, canceled_with_a_sentence, cursor_of, failures_with_a_message
+from photon.assets.runbook import section
+from photon.assets.runs import Metadata, canceled_with_a_sentence, cursor_of, failures_with_a_message
 from photon.health.facts import look
 from photon.health.judge import PROMISES, in_checks, judge
 from photon.health.memory import WatcherNotes, from_text, memory_beside
 from photon.health.verdict import Level, Verdict
 from photon.pipeline.file import dagster_name
 from photon.process.clock import SystemClock
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 SEVERITY = {
     "ok": AssetCheckSeverity.WARN,
@@ -59,7 +59,7 @@ def check_name(datacenter: str, promise: str) -> str:
 
 
 def watcher_name(served: ServedPipeline) -> str:
-    """The sensor that evaluates the checks (`orchestration.watcher`)."""
+    """The sensor that evaluates the checks (`photon.orchestration.watcher`)."""
     return dagster_name(served.pipeline.name, "watcher")
 
 

@@ -14,24 +14,24 @@ from dagster import (
     asset,
 )
 
-from assets.attributes import freshness
-from assets.runs import (
+from photon.assets.attributes import freshness
+from photon.assets.runs import (
     canceled_with_a_sentence,
     draining,
     failures_with_a_message,
     logs_that_end_no_run,
     told_to_end,
 )
-from assets.shift_reports import Reporter
-from assets.side_tables import table_kinds, table_metadata
-from jobs.batch_job import SparkRunner
-from jobs.warming import WarmingRunner
+from photon.assets.shift_reports import Reporter
+from photon.assets.side_tables import table_kinds, table_metadata
 from photon.dispatcher.retrying import BatchReport, Callbacks, StoppedWaiting
 from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.dispatcher.shift.run import prepare, run_shift
-from resources.environment import ServedPipeline
-from resources.spark import SparkResource
+from photon.jobs.batch_job import SparkRunner
+from photon.jobs.warming import WarmingRunner
+from photon.resources.environment import ServedPipeline
+from photon.resources.spark import SparkResource
 
 RELIEF = timedelta(minutes=1)  # how long a shift that is over waits for its successor
 

@@ -20,14 +20,14 @@ from dagster import (
     multi_observable_source_asset,
 )
 
-from assets.attributes import kinds_of, places
-from assets.runs import Metadata, pipeline_of_run
-from assets.series import of_datacenter
+from photon.assets.attributes import kinds_of, places
+from photon.assets.runs import Metadata, pipeline_of_run
+from photon.assets.series import of_datacenter
 from photon.dispatcher.shift.growth import Growth, growth_of
 from photon.pipeline.file import Pipeline, dagster_name
 from photon.pipeline.sections import ForeignLog, Log
 from photon.process.clock import MICROSECONDS, SystemClock
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 LOGS = ("primary_log", "foreign_log")
 KINDS: Mapping[str, str] = {"csv": "csv", "tsv": "tsv", "jsonl": "json"}  # as Dagster calls formats

@@ -15,9 +15,9 @@ from dagster import (
     asset_check,
 )
 
-from assets.runbook import section
-from assets.runs import Metadata, canceled_with_a_sentence
-from resources.environment import EnvironmentMistake, LocationSettings, location_settings
+from photon.assets.runbook import section
+from photon.assets.runs import Metadata, canceled_with_a_sentence
+from photon.resources.environment import EnvironmentMistake, LocationSettings, location_settings
 
 FOLDER, GROUP, CHECK = "pipeline_files", "photon", "is_served"
 REMEDY = "mend the file where the text names an error, and reload the code location; the others go on"

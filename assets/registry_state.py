@@ -11,10 +11,10 @@ from dagster import AssetCheckResult, MetadataValue
 if TYPE_CHECKING:
     from photon.upkeep.registry_state import EndpointState, RegistryState
 
-from assets.health import SEVERITY, verdict_metadata
-from assets.pictures import ledgers_plot
-from assets.runbook import section
-from assets.runs import Metadata, Row, table
+from photon.assets.health import SEVERITY, verdict_metadata
+from photon.assets.pictures import ledgers_plot
+from photon.assets.runbook import section
+from photon.assets.runs import Metadata, Row, table
 from photon.health.verdict import Verdict
 from photon.pipeline.file import Pipeline
 from photon.process.clock import in_utc

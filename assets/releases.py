@@ -16,11 +16,11 @@ from dagster import (
     MetadataValue,
 )
 
-from assets.attributes import kinds_of
-from assets.runs import Metadata
+from photon.assets.attributes import kinds_of
+from photon.assets.runs import Metadata
 from photon.process.clock import MICROSECONDS
 from photon.releases.release import Release
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 ASSET = "release"
 HOUR = timedelta(hours=1)

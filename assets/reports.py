@@ -20,23 +20,23 @@ from dagster import (
     asset,
 )
 
-from assets.attributes import freshness
-from assets.pictures import availability_plot
-from assets.registry_state import checks_of, state_metadata
-from assets.runbook import with_section
-from assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
-from assets.verification import CHECKS, check_result, report_metadata
-from assets.work import REGISTRY, VERIFICATION_POOL, AssetWork, WorkRun, technology_of
+from photon.assets.attributes import freshness
+from photon.assets.pictures import availability_plot
+from photon.assets.registry_state import checks_of, state_metadata
+from photon.assets.runbook import with_section
+from photon.assets.runs import Metadata, canceled_with_a_sentence, markdown_table, pipeline_of_run
+from photon.assets.verification import CHECKS, check_result, report_metadata
+from photon.assets.work import REGISTRY, VERIFICATION_POOL, AssetWork, WorkRun, technology_of
 from photon.health.registry import ENDPOINTS, REGISTRY_PROMISES, judge_registry
 from photon.health.verdict import PATIENCE_SECONDS, late_after
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Durations
 from photon.process.clock import SystemClock
 from photon.process.readable import typed
+from photon.resources.environment import ServedPipeline
 from photon.verification.availability.report import AvailabilityReport
 from photon.verification.log_copies.lacks import KIND
 from photon.verification.report import MOST_EXAMPLES, VerificationReport
-from resources.environment import ServedPipeline
 
 MOST_FED_BYTES = 2**30  # of a fed log, which is read from its beginning each time: some 20 s
 COPIES_CHECK = "copies_agree"
@@ -153,8 +153,8 @@ def report_asset(report: Report, served: ServedPipeline) -> AssetsDefinition:
 
 
 def _verify(run: WorkRun) -> MaterializeResult[None]:
-    from jobs.log_copies import compare
-    from jobs.verification import verify
+    from photon.jobs.log_copies import compare
+    from photon.jobs.verification import verify
     from photon.verification.availability.report import judge_all
     from photon.verification.example_places import with_places
     from photon.verification.fed_rows import with_fed_rows

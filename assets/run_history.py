@@ -22,9 +22,9 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 
-from assets.event_history import delete_outlived, delete_run, delete_tags_without_run
-from assets.runs import canceled_with_a_sentence, ended_us
-from assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
+from photon.assets.event_history import delete_outlived, delete_run, delete_tags_without_run
+from photon.assets.runs import canceled_with_a_sentence, ended_us
+from photon.assets.work import IN_ONE_PROCESS, UPKEEP_POOL, DryRunConfig
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 
 PRUNING_JOB = "prune_run_history"

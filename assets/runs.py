@@ -30,7 +30,7 @@ from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS
 from photon.process.errors import UserError
 from photon.process.operating_system import handled_by
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 # Dagster makes a MetadataValue of each plain value.
 Metadata = dict[str, MetadataValue | int | float | str]

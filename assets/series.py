@@ -17,7 +17,7 @@ from dagster import (
     IntMetadataValue,
 )
 
-from assets.runs import Metadata
+from photon.assets.runs import Metadata
 from photon.process.clock import MICROSECONDS
 
 FRESH_SECONDS = 180.0  # a datacenter that reports nothing for longer is at rest or dead: its curves end

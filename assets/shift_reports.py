@@ -13,10 +13,10 @@ from dataclasses import asdict
 
 from dagster import AssetExecutionContext, AssetMaterialization, AssetObservation, MetadataValue
 
-from assets.pictures import shares_plot
-from assets.runs import Metadata, markdown_table
-from assets.series import numbers_of_others, of_datacenter
-from assets.side_tables import joined_now, rows_now
+from photon.assets.pictures import shares_plot
+from photon.assets.runs import Metadata, markdown_table
+from photon.assets.series import numbers_of_others, of_datacenter
+from photon.assets.side_tables import joined_now, rows_now
 from photon.dispatcher.retrying import BatchReport
 from photon.dispatcher.shift.growth import Growth, growth_of
 from photon.dispatcher.shift.misconfigured import signs_of_misconfiguration
@@ -30,13 +30,13 @@ from photon.process.errors import UserError
 from photon.process.pace import size, span
 from photon.process.readable import counted
 from photon.read import Watermark, newest_watermark
+from photon.resources.environment import ServedPipeline
 from photon.state.completeness.estimate import Completeness
 from photon.state.completeness.published import last_said
 from photon.state.database import StateUnavailable
 from photon.state.outcomes import Counts
 from photon.storage.columns import TableName
 from photon.verification.report import equation_table
-from resources.environment import ServedPipeline
 
 # Complete are the first report, the second, which may have a picture, each fifth after that, and the last. A
 # complete report is three times as large as another.

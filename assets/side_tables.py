@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 from dagster import AssetSpec, MetadataValue, TableColumn, TableSchema
 
-from assets.attributes import kinds_of, places, uri_of
-from assets.runs import Metadata
 from photon.adapters import FOREIGN_PREFIX
+from photon.assets.attributes import kinds_of, places, uri_of
+from photon.assets.runs import Metadata
 from photon.pipeline.file import Pipeline
 from photon.process.errors import UserError
+from photon.resources.environment import ServedPipeline
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFiles
 from photon.storage.tables import OutputTable
-from resources.environment import ServedPipeline
 
 DESCRIPTIONS: dict[TableName, str] = {
     "dead_letters": "Lines that are no events, and pairs that the adapter failed on, each with its reason.",

@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
-from assets.evaluations import EVALUATIONS, Evaluation
-from assets.runs import Metadata
-from assets.work import DryRunConfig, WorkRun
+from photon.assets.evaluations import EVALUATIONS, Evaluation
+from photon.assets.runs import Metadata
+from photon.assets.work import DryRunConfig, WorkRun
 from photon.process.clock import in_utc
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 UNMATCHED_CRON = "37 * * * *"  # every hour: after recovery, before gc
 

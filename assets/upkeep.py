@@ -19,9 +19,9 @@ from dagster import (
 from dagster._core.storage.tags import COMPUTE_KIND_TAG, MAX_RUNTIME_SECONDS_TAG
 from pydantic import Field
 
-from assets.evaluations import orders_metadata
-from assets.runs import Metadata, canceled_with_a_sentence, of_a_dry_run, pipeline_of_run
-from assets.work import (
+from photon.assets.evaluations import orders_metadata
+from photon.assets.runs import Metadata, canceled_with_a_sentence, of_a_dry_run, pipeline_of_run
+from photon.assets.work import (
     IN_ONE_PROCESS,
     RECOVERY_POOL,
     REGISTRY,
@@ -35,7 +35,7 @@ from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Datacenter
 from photon.process.clock import SystemClock
 from photon.process.errors import WrongUsage
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ def _retire(run: WorkRun) -> Metadata:
     said = {"datacenter": config.datacenter, "retired": not run.is_dry, **numbers}
     if run.is_dry or done.rows is not None:
         return said
-    from jobs.verification import recover_now
+    from photon.jobs.verification import recover_now
 
     return {**said, **orders_metadata(run, recover_now(run.pipeline, run.progress()))}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dagster import AssetCheckResult, MetadataValue
 
-from assets.runs import Metadata, markdown_table
+from photon.assets.runs import Metadata, markdown_table
 from photon.process.readable import typed
 from photon.verification.report import Finding, FindingKind, VerificationReport, events_in, said_of
 

@@ -21,7 +21,7 @@ from pydantic import Field
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock
 from photon.process.pace import seldom
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 # A run is one process: a shift's Spark session and its lock belong to the process that reports. Configured
 # here, so that the Launchpad does not offer what nobody has to set: retries, log levels, folders of outputs.
@@ -31,8 +31,8 @@ REGISTRY = "dynamodb"  # the technology of work on the registry, unless that is 
 NO_OUTPUTS = {"io_manager": mem_io_manager}
 
 # Each pool has as many runs at once as the instance says (orchestration/dagster.yaml: one). Those in one wait
-# in line, and yield processors (`resources.launching`). Shifts are in none: they wait for nobody. The names
-# are the same in all pipelines, which share the machine.
+# in line, and yield processors (`photon.resources.launching`). Shifts are in none: they wait for nobody. The
+# names are the same in all pipelines, which share the machine.
 UPKEEP_POOL = "photon_upkeep"
 RECOVERY_POOL = "photon_recovery"  # rows are missing: it waits for no compaction
 VERIFICATION_POOL = "photon_verification"

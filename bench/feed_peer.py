@@ -16,9 +16,9 @@ import psycopg2
 from pyspark.sql import DataFrame
 
 from bench.join_peers import CORES, SESSION
-from jobs.session import build_session, stop_session
 from photon.adapters import DATE_COLUMN
 from photon.feed.postgres_rows import columns_of, csv_of
+from photon.jobs.session import build_session, stop_session
 
 FILES_PER_TRIGGER = 100
 BATCHES = "CREATE TABLE IF NOT EXISTS spark_batches (stream text PRIMARY KEY, batch bigint NOT NULL)"

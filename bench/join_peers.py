@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from bench.join_logs import FOREIGN_INTEGERS, LONGEST_LAG_MS, PREFIX, PRIMARY_INTEGERS, JoinLogs
-from jobs.session import build_session, stop_session
+from photon.jobs.session import build_session, stop_session
 
 READY = "ready"
 CORES = os.cpu_count() or 1  # all, as Photon

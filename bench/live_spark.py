@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from bench.join_peers import CORES, MEMORY, SESSION
 from examples.demo.log_writer import CLICK_COLUMNS, QUERY_COLUMNS
-from jobs.session import build_session
+from photon.jobs.session import build_session
 
 WATERMARK_SECONDS, LONGEST_LAG_SECONDS = 120, 90  # no click of the traffic comes later than a minute
 LOGS = {"clicks": CLICK_COLUMNS, "queries": QUERY_COLUMNS}

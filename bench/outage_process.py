@@ -19,9 +19,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.timing import family_cpu_seconds
-from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.run import run_shift
+from photon.jobs.batch_job import SparkRunner
 from photon.join.messages import BatchTasks, JoinResult, TaskOutcome
 from photon.pipeline.file import load_pipeline
 from photon.process.clock import SystemClock

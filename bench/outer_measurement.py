@@ -27,9 +27,9 @@ from bench.join_measurement import Progress
 from bench.join_peers import CORES, MEMORY, SESSION
 from bench.join_rows import CommitWatch, read_rows
 from bench.timing import family_cpu_seconds, timed
-from jobs.session import build_session, stop_session
 from photon import read
 from photon.cli.main import main
+from photon.jobs.session import build_session, stop_session
 
 ILLS = ("late", "reordered", "idle")
 MINUTE_MS, STEP_MS = 60_000, 3_600_000

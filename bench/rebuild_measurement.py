@@ -66,7 +66,7 @@ def measure_rebuild(
     folder: Path, primary: int, foreign: int, workers: int, progress: Progress
 ) -> dict[str, Any]:
     """Join so many events, and make the rows again, each time with so many tasks at once."""
-    from jobs.session import build_session, local_master, stop_session
+    from photon.jobs.session import build_session, local_master, stop_session
 
     progress(f"writing and joining {primary:,} primary and {foreign:,} foreign events")
     (folder / "changed_adapter.py").write_text(CHANGED)
@@ -109,7 +109,7 @@ def _join(pipeline: Pipeline) -> float:
 
 
 def _rebuild(pipeline: Pipeline, session: Any, workers: int, events: int, progress: Progress) -> Measured:
-    from jobs.backfill import rebuild
+    from photon.jobs.backfill import rebuild
 
     window = window_of(DAY, None, None)
     assert window is not None

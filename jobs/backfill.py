@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from jobs.dialect import as_itself
-from jobs.session import is_alive, local_master, reach_lakes, session_for, stop_session
-from jobs.spark_errors import begun_again, told
-from jobs.verification import verify
+from photon.jobs.dialect import as_itself
+from photon.jobs.session import is_alive, local_master, reach_lakes, session_for, stop_session
+from photon.jobs.spark_errors import begun_again, told
+from photon.jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.process.operating_system import come_after_others
 from photon.registry.errors import RetiredDatacenter
@@ -34,7 +34,7 @@ from photon.verification.report import DatacenterReport
 from photon.verification.scope import MOST_FILES_NAMED
 
 if TYPE_CHECKING:
-    from jobs.verification import SparkMaker
+    from photon.jobs.verification import SparkMaker
 
 MOST_COMPETING = 100_000  # one rebuild takes so many rows of events that have several; the next takes others
 _COLUMNS = StructType(

@@ -18,9 +18,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.cluster import is_cluster
-from jobs.executors import GONE, Executors, lacking
-from jobs.session import is_alive, session_for_joins, stop_session, usable_cores, was_given_up
+from photon.jobs.cluster import is_cluster
+from photon.jobs.executors import GONE, Executors, lacking
+from photon.jobs.session import is_alive, session_for_joins, stop_session, usable_cores, was_given_up
 from photon.join.messages import (
     BatchTasks,
     NoExecutor,

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.batch_job import SparkRunner
-from jobs.session import build_session, class_archive, stop_session
+from photon.jobs.batch_job import SparkRunner
+from photon.jobs.session import build_session, class_archive, stop_session
 
 # The JVM writes the archive as it ends, in 8 s on two cores; a busy machine may take many times as long.
 WRITE_SECONDS = 240.0

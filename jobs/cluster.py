@@ -7,17 +7,17 @@ Packages (PyArrow, NumPy, ...) are on the machines, in an image or in a packed e
 from __future__ import annotations
 
 import hashlib
-import importlib
+import os
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import photon
 from photon.pipeline.file import Pipeline
 from photon.toolchain.maven import spark_jars_dir
 
 PYTHON = "python3"  # on the machines, unless `spark.pyspark.python` says otherwise
-_OWN = ("photon", "jobs")
 _folders: list[tempfile.TemporaryDirectory[str]] = []  # executors fetch from them until this process ends
 _MADE_AT = (1980, 1, 1, 0, 0, 0)  # so that the same code is the same archive
 
@@ -52,9 +52,7 @@ def settings_of(archive: Path) -> dict[str, str]:
 
 def _files(pipeline: Pipeline) -> Iterator[tuple[str, Path]]:
     """The files of the archive, with their names in it."""
-    for package in _OWN:
-        (folder,) = importlib.import_module(package).__path__
-        yield from _modules(Path(folder))
+    yield from _modules(Path(photon.__path__[0]))
     beside = pipeline.file.parent
     of_users = (pipeline.adapter, pipeline.primary.format, pipeline.foreign.format)
     for top in sorted({spec.partition(":")[0].partition(".")[0] for spec in of_users}):
@@ -65,5 +63,6 @@ def _files(pipeline: Pipeline) -> Iterator[tuple[str, Path]]:
 
 
 def _modules(package: Path) -> Iterator[tuple[str, Path]]:
-    for path in package.rglob("*.py"):
-        yield str(path.relative_to(package.parent)), path
+    for folder, _, names in os.walk(package, followlinks=True):  # a checkout links `photon/jobs`
+        for path in (Path(folder) / name for name in names if name.endswith(".py")):
+            yield str(path.relative_to(package.parent)), path

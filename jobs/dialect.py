@@ -1,4 +1,4 @@
-"""The words of queries, for the engine that runs them: `F.col("key")` is Spark's, or that of `jobs.local`.
+"""The words of queries, for the engine that runs them: `F.col("key")` is Spark's, or that of `jobs/local`.
 
 Queries are written once, as for PySpark, with `F` from here. An engine is chosen for a block of code, and
 whoever chooses none has Spark. PySpark is imported only where Spark is used.
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from jobs.local.frames import LocalFrame
-from jobs.local.functions import LocalFunctions
-from jobs.local.session import LocalSession, write_file
-from jobs.spark_errors import NOT_DAMAGED, away, words_in
 from photon.dispatcher.task_splitter import spread
+from photon.jobs.local.frames import LocalFrame
+from photon.jobs.local.functions import LocalFunctions
+from photon.jobs.local.session import LocalSession, write_file
+from photon.jobs.spark_errors import NOT_DAMAGED, away, words_in
 from photon.pipeline.location import Location
 from photon.storage.delta import LakeUnavailable
 

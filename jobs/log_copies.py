@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from jobs.dialect import F, read_in_tasks, words_of
-from jobs.local.session import LocalSession
-from jobs.spark_errors import begun_again, told
-from jobs.verification import is_small
+from photon.jobs.dialect import F, read_in_tasks, words_of
+from photon.jobs.local.session import LocalSession
+from photon.jobs.spark_errors import begun_again, told
+from photon.jobs.verification import is_small
 from photon.logs.ranges import PIECE_BYTES
 from photon.pipeline.file import Pipeline
 from photon.process.readable import counted
@@ -34,7 +34,7 @@ from photon.verification.tasks import BATCH_ROWS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from jobs.verification import SparkMaker
+    from photon.jobs.verification import SparkMaker
 
 Read = Callable[[Iterable[FilePart], Pipeline], Iterator[pa.RecordBatch]]
 FILE = ("datacenter", "side", "file")  # the columns that name a log file
@@ -76,7 +76,7 @@ class Reading:
     def __exit__(self, *_: object) -> None:
         self._local.close()
         if self._spark is not None:
-            from jobs.session import stop_session
+            from photon.jobs.session import stop_session
 
             stop_session(self._spark)
 
@@ -89,7 +89,7 @@ class Reading:
         if callable(self._given):
             return self._given()
         if self._spark is None:
-            from jobs.session import session_for
+            from photon.jobs.session import session_for
 
             self._progress("starting Spark to compare the copies of the logs")
             self._spark = session_for(self._pipeline, f"photon verify {self._pipeline.name}")

@@ -20,8 +20,8 @@ from pyspark import SparkContext, java_gateway
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from jobs.cluster import PYTHON, code_archive, is_cluster, settings_of
-from jobs.executors import GONE, Executors, built_in_time, lacking
+from photon.jobs.cluster import PYTHON, code_archive, is_cluster, settings_of
+from photon.jobs.executors import GONE, Executors, built_in_time, lacking
 from photon.join.messages import NoExecutor
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
@@ -62,7 +62,7 @@ _ALL_HERE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.
 
 
 def class_archive() -> Path:
-    """Where a session finds its classes ready (`jobs.class_archive`); may not exist."""
+    """Where a session finds its classes ready (`photon.jobs.class_archive`); may not exist."""
     return spark_jars_dir().with_name("spark-classes.jsa")
 
 
@@ -162,7 +162,7 @@ def build_session(
         # A second attempt beside a running one would only register what the first has registered (A10).
         .config("spark.speculation", "false")
         .config("spark.python.worker.reuse", "true")
-        .config("spark.python.daemon.module", "jobs.worker_daemon")
+        .config("spark.python.daemon.module", "photon.jobs.worker_daemon")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.databricks.delta.snapshotPartitions", "1")

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
-from jobs.cluster import is_cluster
+from photon.jobs.cluster import is_cluster
 from photon.join.messages import NoExecutor
 from photon.pipeline.location import Location
 from photon.process.errors import UserError
@@ -79,7 +79,7 @@ def told(lakes: Mapping[str, Location], sessions: Sequence[SparkSession]) -> Ite
 
 
 def _without_executors(session: SparkSession, said: str) -> NoExecutor | None:
-    from jobs.executors import has_none, lacking, refuse_absent
+    from photon.jobs.executors import has_none, lacking, refuse_absent
 
     master = str(session.sparkContext.master)
     if not is_cluster(master) or not (_ROWS_WENT in said or has_none(session)):

@@ -13,16 +13,16 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.cluster import is_cluster
-from jobs.dialect import F, union_of, words_of
-from jobs.local.session import LocalSession
-from jobs.spark_errors import begun_again, told
-from jobs.stage_progress import reporting_stages
-from jobs.verification_findings import Findings, by_datacenter
-from jobs.verification_kept import KeptResults, settled_records
-from jobs.verification_primaries import primary_identity
-from jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
-from jobs.verification_reach import (
+from photon.jobs.cluster import is_cluster
+from photon.jobs.dialect import F, union_of, words_of
+from photon.jobs.local.session import LocalSession
+from photon.jobs.spark_errors import begun_again, told
+from photon.jobs.stage_progress import reporting_stages
+from photon.jobs.verification_findings import Findings, by_datacenter
+from photon.jobs.verification_kept import KeptResults, settled_records
+from photon.jobs.verification_primaries import primary_identity
+from photon.jobs.verification_queries import LOST, UNDECIDED, Queries, wanted_primaries
+from photon.jobs.verification_reach import (
     Unreadable,
     how_far_verified,
     not_looked_for,
@@ -30,8 +30,8 @@ from jobs.verification_reach import (
     unreadable,
     with_kept_times,
 )
-from jobs.verification_side_rows import primary_lines_without_rows
-from jobs.verification_taken_rows import with_one_of_each_event
+from photon.jobs.verification_side_rows import primary_lines_without_rows
+from photon.jobs.verification_taken_rows import with_one_of_each_event
 from photon.pipeline.file import Pipeline
 from photon.releases import copies
 from photon.releases.release import CleanVerification
@@ -153,7 +153,7 @@ def _session_of(
         with LocalSession(lakes, BATCH_ROWS) as local, redirect_stdout(sys.stderr):
             yield local
         return
-    from jobs.session import reach_lakes, session_for, stop_session
+    from photon.jobs.session import reach_lakes, session_for, stop_session
 
     progress("starting Spark")
     given = session() if callable(session) else session

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from jobs.dialect import F, union_of
-from jobs.verification_primaries import PrimaryIdentity
-from jobs.verification_reach import Unreadable
-from jobs.verification_side_rows import without_side_rows
+from photon.jobs.dialect import F, union_of
+from photon.jobs.verification_primaries import PrimaryIdentity
+from photon.jobs.verification_reach import Unreadable
+from photon.jobs.verification_side_rows import without_side_rows
 from photon.registry.errors import RegistryUnavailable
 from photon.verification import case_pages
 from photon.verification.classes import Evidence

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from jobs.dialect import F, parquet, union_of, write_parquet
-from jobs.verification_queries import UNDECIDED, Queries, in_ranges, place_of
-from jobs.verification_reach import FileTimes
-from jobs.verification_side_rows import lacks_row, outcome_of
+from photon.jobs.dialect import F, parquet, union_of, write_parquet
+from photon.jobs.verification_queries import UNDECIDED, Queries, in_ranges, place_of
+from photon.jobs.verification_reach import FileTimes
+from photon.jobs.verification_side_rows import lacks_row, outcome_of
 from photon.logs.files import TrackedFile
 from photon.storage.columns import TABLE_COLUMNS
 from photon.verification.classes import Evidence

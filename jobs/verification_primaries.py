@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.dialect import F, union_of
-from jobs.verification_queries import Queries, place_of
+from photon.jobs.dialect import F, union_of
+from photon.jobs.verification_queries import Queries, place_of
 from photon.verification.unmatched_scope import PRIMARY_TERMS, UnmatchedScope
 
 if TYPE_CHECKING:

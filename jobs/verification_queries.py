@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.dialect import F, parquet, read_in_tasks, schema_of, union_of
 from photon.adapters import ROW_COLUMNS
+from photon.jobs.dialect import F, parquet, read_in_tasks, schema_of, union_of
 from photon.logs.files import ByteRange, Side
 from photon.logs.ranges import PIECE_BYTES
 from photon.process.clock import microseconds

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.dialect import F
+from photon.jobs.dialect import F
 from photon.logs.files import Side
 from photon.verification.classes import verified_until_us
 from photon.verification.report import DatacenterReport, Unverified

@@ -11,8 +11,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from jobs.dialect import F, union_of
-from jobs.verification_queries import UNDECIDED, Queries, place_of
+from photon.jobs.dialect import F, union_of
+from photon.jobs.verification_queries import UNDECIDED, Queries, place_of
 from photon.state.outcomes import OutcomeClass
 from photon.storage.columns import TableName
 from photon.verification.classes import Evidence

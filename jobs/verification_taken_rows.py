@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.dialect import F
-from jobs.verification_queries import class_by
+from photon.jobs.dialect import F
+from photon.jobs.verification_queries import class_by
 from photon.verification.classes import Evidence, undecided_evidence
 from photon.verification.tasks import DECIDED
 

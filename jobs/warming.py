@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from jobs.batch_job import SparkRunner
-from jobs.session import TASK_TRIES, usable_cores
+from photon.jobs.batch_job import SparkRunner
+from photon.jobs.session import TASK_TRIES, usable_cores
 from photon.join.messages import BatchTasks, TaskOutcome, WorkerDied
 from photon.join.task_process import TaskProcess
 

@@ -21,16 +21,16 @@ from dagster import (
     sensor,
 )
 
-from assets.pipeline_files import FOLDER, file_key
-from assets.run_history import PRUNING_JOB
-from orchestration.failed_runs import failed_runs, mended_runs
-from orchestration.kept_instance import KEPT
-from orchestration.seen import SensorScope, open_alerts
-from orchestration.telling import Calls
+from photon.assets.pipeline_files import FOLDER, file_key
+from photon.assets.run_history import PRUNING_JOB
 from photon.health.alerts import Alert, ToldAlert, load_hook, news, told_after
+from photon.orchestration.failed_runs import failed_runs, mended_runs
+from photon.orchestration.kept_instance import KEPT
+from photon.orchestration.seen import SensorScope, open_alerts
+from photon.orchestration.telling import Calls
 from photon.pipeline.file import Pipeline, PipelineError, load_pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
-from resources.environment import LocationSettings
+from photon.resources.environment import LocationSettings
 
 TICK_SECONDS = 10
 # A failure that goes on is told again after this time; Dagster's checks after `watcher.AGAIN_US`.

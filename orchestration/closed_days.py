@@ -18,12 +18,12 @@ from dagster import (
 )
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from assets.closed_days import DATACENTER_TAG, days_evaluation, days_sensor_name, look_at_days, ranges
-from assets.daily_joins import JOB, partition_key
-from orchestration.kept_instance import KEPT
-from orchestration.seen import evaluations
+from photon.assets.closed_days import DATACENTER_TAG, days_evaluation, days_sensor_name, look_at_days, ranges
+from photon.assets.daily_joins import JOB, partition_key
+from photon.orchestration.kept_instance import KEPT
+from photon.orchestration.seen import evaluations
 from photon.process.clock import Clock, SystemClock
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 TICK_SECONDS = 60
 

@@ -12,32 +12,32 @@ from dagster import (
 )
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
-from assets.attributes import with_attributes
-from assets.closed_days import days_check
-from assets.daily_joins import ASSET as DAILY_JOINS
-from assets.daily_joins import JOB as DAILY_JOB
-from assets.daily_joins import daily_joins_asset
-from assets.evaluations import evaluation_asset
-from assets.health import health_asset, health_checks
-from assets.joined_events import joined_events_asset
-from assets.logs import log_assets
-from assets.pipeline_files import file_checks, pipeline_file_assets
-from assets.releases import release_spec
-from assets.reports import REPORTS, report_asset
-from assets.run_history import pruning_job
-from assets.side_tables import side_table_assets
-from assets.unmatched import evaluations_of
-from assets.upkeep import UPKEEP, upkeep_jobs
-from assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS, AssetWork
-from orchestration.alerts import alerts_sensor
-from orchestration.closed_days import closed_days_sensor
-from orchestration.complete_hours import complete_hours_sensor
-from orchestration.registry_watcher import registry_sensor
-from orchestration.schedules import asset_job, pruning_schedule, schedules_of
-from orchestration.sensors import logs_sensor, pipeline_files_sensor, shift_sensor
-from orchestration.watcher import watcher_sensor
-from resources.environment import LocationSettings, ServedPipeline
-from resources.spark import spark_resource
+from photon.assets.attributes import with_attributes
+from photon.assets.closed_days import days_check
+from photon.assets.daily_joins import ASSET as DAILY_JOINS
+from photon.assets.daily_joins import JOB as DAILY_JOB
+from photon.assets.daily_joins import daily_joins_asset
+from photon.assets.evaluations import evaluation_asset
+from photon.assets.health import health_asset, health_checks
+from photon.assets.joined_events import joined_events_asset
+from photon.assets.logs import log_assets
+from photon.assets.pipeline_files import file_checks, pipeline_file_assets
+from photon.assets.releases import release_spec
+from photon.assets.reports import REPORTS, report_asset
+from photon.assets.run_history import pruning_job
+from photon.assets.side_tables import side_table_assets
+from photon.assets.unmatched import evaluations_of
+from photon.assets.upkeep import UPKEEP, upkeep_jobs
+from photon.assets.work import IN_ONE_PROCESS, LOGGERS, NO_OUTPUTS, AssetWork
+from photon.orchestration.alerts import alerts_sensor
+from photon.orchestration.closed_days import closed_days_sensor
+from photon.orchestration.complete_hours import complete_hours_sensor
+from photon.orchestration.registry_watcher import registry_sensor
+from photon.orchestration.schedules import asset_job, pruning_schedule, schedules_of
+from photon.orchestration.sensors import logs_sensor, pipeline_files_sensor, shift_sensor
+from photon.orchestration.watcher import watcher_sensor
+from photon.resources.environment import LocationSettings, ServedPipeline
+from photon.resources.spark import spark_resource
 
 DAYS_MAX_RUNTIME_SECONDS = 2 * 86_400  # for a rebuild of many days, which goes on when it is started again
 

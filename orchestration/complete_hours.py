@@ -14,12 +14,12 @@ from dagster import (
     sensor,
 )
 
-from assets.releases import ASSET, HOUR, release_of_hour
+from photon.assets.releases import ASSET, HOUR, release_of_hour
 from photon.pipeline.file import dagster_name
 from photon.pipeline.sections import Backfill
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.releases.finding import NoRelease, find_release
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 TICK_SECONDS = 30
 MOST_HOURS = 500  # that one tick tells: each is an event in Dagster's storage

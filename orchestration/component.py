@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dagster import Component, ComponentLoadContext, Definitions, Model, Resolvable
 from pydantic import Field
 
-from orchestration.code_location import defs_beside_others
-from resources.environment import (
+from photon.orchestration.code_location import defs_beside_others
+from photon.resources.environment import (
     DATACENTERS,
     KEEP_RUNS_DAYS,
     PIPELINES,

@@ -24,10 +24,10 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 
-from assets.closed_days import DATACENTER_TAG
-from assets.runs import ended_us
-from orchestration.seen import SensorScope, asset_name, cause_of
+from photon.assets.closed_days import DATACENTER_TAG
+from photon.assets.runs import ended_us
 from photon.health.alerts import Alert
+from photon.orchestration.seen import SensorScope, asset_name, cause_of
 from photon.process.clock import MICROSECONDS
 
 OVERLAP_SECONDS = 60  # Dagster stores the end of a run some time after it

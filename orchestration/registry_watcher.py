@@ -16,16 +16,16 @@ from dagster import (
     sensor,
 )
 
-from assets.registry_state import checks_of
-from orchestration.kept_instance import KEPT
-from orchestration.seen import unlike_shown
-from orchestration.watcher import due_of, sure_of
+from photon.assets.registry_state import checks_of
 from photon.health.memory import WatcherNotes, as_text, from_text
 from photon.health.registry import ENDPOINTS, ask_endpoints
+from photon.orchestration.kept_instance import KEPT
+from photon.orchestration.seen import unlike_shown
+from photon.orchestration.watcher import due_of, sure_of
 from photon.pipeline.file import dagster_name
 from photon.process.clock import Clock, SystemClock
 from photon.registry.errors import RegistryMissing
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
 ANSWER_SECONDS = 3.0  # an endpoint that takes longer does not answer at this look

@@ -16,11 +16,11 @@ from dagster import (
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import MAX_RUNTIME_SECONDS_TAG
 
-from assets.reports import REPORTS
-from assets.run_history import PRUNING_JOB
-from assets.unmatched import evaluations_of
-from assets.work import IN_ONE_PROCESS, AssetWork
-from resources.environment import ServedPipeline
+from photon.assets.reports import REPORTS
+from photon.assets.run_history import PRUNING_JOB
+from photon.assets.unmatched import evaluations_of
+from photon.assets.work import IN_ONE_PROCESS, AssetWork
+from photon.resources.environment import ServedPipeline
 
 # Every hour, away from the full one, when verification and everybody else's jobs begin.
 PRUNING_CRON = "41 * * * *"

@@ -25,10 +25,10 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 from dagster_shared.error import SerializableErrorInfo
 
-from assets.health import level_of
-from orchestration.kept_instance import KEPT
+from photon.assets.health import level_of
 from photon.health.alerts import Alert
 from photon.health.verdict import PATIENCE_SECONDS, Level
+from photon.orchestration.kept_instance import KEPT
 from photon.process.clock import MICROSECONDS
 
 # More ticks of a sensor than come within `PATIENCE_SECONDS`. A schedule's next one comes in an hour or a day.

@@ -23,21 +23,21 @@ from dagster import (
     sensor,
 )
 
-from assets.logs import growths_of, logs_metadata
-from assets.pipeline_files import check_key, evaluation, problems_now
-from orchestration.kept_instance import KEPT
-from orchestration.seen import evaluations
-from orchestration.shift_decision import Decision, Snapshot, decide
-from orchestration.shift_runs import ShiftRuns
+from photon.assets.logs import growths_of, logs_metadata
+from photon.assets.pipeline_files import check_key, evaluation, problems_now
 from photon.dispatcher.refusals import OnHold, check_datacenters
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import Lease, LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time, register_of
+from photon.orchestration.kept_instance import KEPT
+from photon.orchestration.seen import evaluations
+from photon.orchestration.shift_decision import Decision, Snapshot, decide
+from photon.orchestration.shift_runs import ShiftRuns
 from photon.pipeline.file import Pipeline, dagster_name
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.errors import UserError
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
-from resources.environment import LocationSettings, ServedPipeline
+from photon.resources.environment import LocationSettings, ServedPipeline
 
 
 def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:

@@ -8,10 +8,10 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, Ru
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-from assets.runs import ended_us
-from orchestration.shift_decision import ActiveRun, PastRun, RunToFail
+from photon.assets.runs import ended_us
+from photon.orchestration.shift_decision import ActiveRun, PastRun, RunToFail
 from photon.process.clock import MICROSECONDS
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 log = logging.getLogger(__name__)
 

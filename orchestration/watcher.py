@@ -18,20 +18,20 @@ from dagster import (
     sensor,
 )
 
-from assets.health import evaluation, watcher_name
-from orchestration.kept_instance import KEPT
-from orchestration.seen import unlike_shown
-from orchestration.shift_runs import ShiftRuns
+from photon.assets.health import evaluation, watcher_name
 from photon.dispatcher.shift.people import Decisions, decisions_seen
 from photon.health.facts import Facts, look
 from photon.health.judge import in_checks, judge
 from photon.health.memory import ToldVerdict, WatcherNotes, as_text, from_text
 from photon.health.verdict import Verdict, passing
+from photon.orchestration.kept_instance import KEPT
+from photon.orchestration.seen import unlike_shown
+from photon.orchestration.shift_runs import ShiftRuns
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock
 from photon.process.errors import UserError
 from photon.process.in_time import Repeated
-from resources.environment import ServedPipeline
+from photon.resources.environment import ServedPipeline
 
 TICK_SECONDS = 10
 # A datacenter whose disk hangs keeps no other from being looked at; Dagster ends a tick after a minute. An

@@ -1,4 +1,6 @@
-"""Join two kinds of event logs exactly once, across datacenters: the engine, in plain Python.
+"""Join two kinds of event logs exactly once, across datacenters.
 
-It imports neither Dagster nor PySpark; PySpark programs are in `jobs`, Dagster in the other folders.
+The rooms of this folder are the engine, in plain Python. Its links lead to folders beside it, so that all is
+imported, and installed, as one package: PySpark programs are in `jobs`; `resources`, `assets` and
+`orchestration` are Dagster's; `docs` has the pages that messages name (docs/adr/0084).
 """

@@ -74,7 +74,7 @@ class LocationSettings:
 
     served: tuple[ServedPipeline, ...] = ()
     keep_runs_days: float = 3.0  # runs that ended longer ago are pruned
-    spark_master: str | None = None  # None: this machine, as `jobs.session` has it
+    spark_master: str | None = None  # None: this machine, as `photon.jobs.session` has it
     not_served: tuple[NotServed, ...] = ()
     files: tuple[str, ...] = ()  # files and folders, as PHOTON_PIPELINES has them
     # `location_settings` reads them again from here: the environment, or a component's attributes.

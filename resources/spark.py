@@ -1,4 +1,4 @@
-"""The Spark session of a run: `jobs.session` builds it at its first use, and it stops when the run ends."""
+"""The Spark session of a run: `jobs/session.py` builds it at its first use and stops it at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dagster import resource as dagster_resource
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from jobs.session import build_session, is_alive, session_for, session_for_joins, stop_session
+from photon.jobs.session import build_session, is_alive, session_for, session_for_joins, stop_session
 from photon.pipeline.file import Pipeline
 
 

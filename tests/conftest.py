@@ -57,15 +57,15 @@ def disks_that_are_not_waited_for() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def shared_spark() -> Iterator[None]:
     """Share a Spark session among a module's runs: a start takes longer than most runs."""
-    import jobs.session
+    from photon.jobs.session import stop_session
 
     started: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        for user in ("jobs.session", "resources.spark"):
+        for user in ("photon.jobs.session", "photon.resources.spark"):
             patch.setattr(f"{user}.stop_session", started.append)
         yield
     if started:
-        jobs.session.stop_session(started[0])
+        stop_session(started[0])
 
 
 @pytest.fixture(scope="module")

@@ -24,15 +24,15 @@ from dagster import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
-from assets.attributes import freshness
-from assets.daily_joins import STALE
-from assets.releases import when_complete
-from assets.runs import canceled_with_a_sentence
-from jobs.release_rows import release_rows
-from orchestration.code_location import build_defs
+from photon.assets.attributes import freshness
+from photon.assets.daily_joins import STALE
+from photon.assets.releases import when_complete
+from photon.assets.runs import canceled_with_a_sentence
+from photon.jobs.release_rows import release_rows
+from photon.orchestration.code_location import build_defs
 from photon.pipeline.file import Pipeline, dagster_name
 from photon.releases.reading import OpenRelease, open_release
-from resources.environment import LocationSettings, ServedPipeline, location_settings
+from photon.resources.environment import LocationSettings, ServedPipeline, location_settings
 
 TICK_SECONDS = 60
 POOL = "click_rates"  # one at a time, and apart from Photon's upkeep

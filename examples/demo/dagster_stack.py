@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import orchestration
 from examples.demo.folder import DemoFolder
 from examples.demo.process_tree import ProcessTree, Program
+from photon import orchestration
 from photon.process.errors import UserError
 from photon.process.lifeline import bound_to_this_thread
 
@@ -101,7 +101,7 @@ class DagsterStack:
 
     def code_server(self) -> Program:
         """Loads the code location once, for all; runs are its children."""
-        module = ("-m", "orchestration.definitions", "--location-name", LOCATION)
+        module = ("-m", "photon.orchestration.definitions", "--location-name", LOCATION)
         return self._program(
             "code-server", "dagster", "api", "grpc", "-h", HOST, "-p", self.code_port, *module
         )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from jobs.local.columns import LocalColumn, quoted
+from photon.jobs.local.columns import LocalColumn, quoted
 
 
 class FrameSession(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jobs.local.columns import LocalCase, LocalColumn, literal, quoted
+from photon.jobs.local.columns import LocalCase, LocalColumn, literal, quoted
 
 _DATES = {"yyyy-MM-dd": "%Y-%m-%d"}
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from xxhash import xxh64_intdigest
 
-from jobs.local.columns import TYPES, quoted
-from jobs.local.frames import LocalFrame
+from photon.jobs.local.columns import TYPES, quoted
+from photon.jobs.local.frames import LocalFrame
 from photon.pipeline.location import Location
 from photon.storage.damaged_files import damaged
 from photon.storage.delta import lake_errors

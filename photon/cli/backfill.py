@@ -67,7 +67,7 @@ def backfill(
         ask_first(pipeline)
         decisions_of(pipeline)  # refuses a file that lacks a datacenter
         with showing_progress() as say:
-            from jobs import backfill as program  # which needs Spark
+            from photon.jobs import backfill as program  # which needs Spark
 
             if fill:
                 filled = program.fill(pipeline, name, window, dry_run, wait, say)

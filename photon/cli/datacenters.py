@@ -88,7 +88,7 @@ def retire(pipeline_file: Path, datacenter: str, lake_is_gone: bool, dry_run: bo
         )
         ordered: dict[str, Recovered] = {}
         if done.rows is None and not dry_run:
-            from jobs.verification import recover_now
+            from photon.jobs.verification import recover_now
 
             say(f"datacenter {datacenter} is retired; verifies the others. If that fails, run it again")
             ordered = recover_now(pipeline, say)

@@ -186,7 +186,7 @@ def _join_one(
 def _engine(name: str) -> Any:
     """The engine that is called so. Only who asks for Spark imports it."""
     if name == "spark":
-        from jobs.batch_job import SparkRunner
+        from photon.jobs.batch_job import SparkRunner
 
         return SparkRunner.for_shift
     from photon.dispatcher.shift.run import without_spark

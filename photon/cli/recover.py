@@ -111,7 +111,7 @@ def _reports(
                 NOT_DONE,
             )
         return {name: one.report for name, one in stored.items()}
-    from jobs.verification import reports_for_recovery
+    from photon.jobs.verification import reports_for_recovery
 
     with showing_progress() as say:
         say("reading what there is to verify")

@@ -83,8 +83,8 @@ def _of_all_times(
     pipeline: Pipeline, names: Sequence[str], record: bool, anew: bool
 ) -> tuple[VerificationReport, dict[str, Any], list[str]]:
     """The report, with what else there is to tell: for programs, and in sentences."""
-    from jobs.log_copies import compare
-    from jobs.verification import verify as verify_logs
+    from photon.jobs.log_copies import compare
+    from photon.jobs.verification import verify as verify_logs
     from photon.process.clock import MICROSECONDS, SystemClock
     from photon.verification.availability.report import judge_all
     from photon.verification.example_places import with_places
@@ -111,7 +111,7 @@ def _of_all_times(
 
 
 def _of_window(pipeline: Pipeline, names: Sequence[str], window: Window, anew: bool) -> VerificationReport:
-    from jobs.verification import verify as verify_logs
+    from photon.jobs.verification import verify as verify_logs
     from photon.verification.days import is_closed, watermark_of
     from photon.verification.example_places import with_places
     from photon.verification.report import ReportedWindow

@@ -74,7 +74,7 @@ class Skipped:
 
 def adapter_of(pipeline: Pipeline) -> Adapter:
     """The pipeline's adapter, which knows the pipeline's prefix for primary columns. AdapterNotFound."""
-    # On another machine the file has no folder, and its modules come with Photon's own (`jobs.cluster`).
+    # On another machine the file has no folder, and its modules come with Photon's own (`jobs/cluster.py`).
     folder = pipeline.file.parent if pipeline.file.is_absolute() else None
     adapter = copy(load_adapter(pipeline.adapter, folder))
     object.__setattr__(adapter, "primary_prefix", pipeline.primary.prefix)  # the class may be frozen

@@ -16,8 +16,8 @@ from photon.state.failing import AdapterCalls
 from photon.storage.tokens import Occurrence
 
 # A new class also has a place in `JoinVerdict` and `CLASS_OF`, in `class_of` of
-# `photon.verification.classes`, in the table of ARCHITECTURE.md, and in `FINAL` of `jobs.verification_kept`
-# if records stay in it.
+# `photon.verification.classes`, in the table of ARCHITECTURE.md, and in `FINAL` of
+# `photon.jobs.verification_kept` if records stay in it.
 OutcomeClass = Literal[
     "joined",
     "joined_elsewhere",

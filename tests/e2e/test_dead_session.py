@@ -40,8 +40,8 @@ def test_a_datacenter_whose_spark_is_killed_goes_on_in_another_session(tmp_path:
 def test_an_error_that_says_nothing_of_the_dying_jvm_is_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql import SparkSession
 
-    from jobs.batch_job import SparkRunner
-    from jobs.session import build_session
+    from photon.jobs.batch_job import SparkRunner
+    from photon.jobs.session import build_session
 
     runner = SparkRunner(lambda: build_session("dying"))
     session = SparkSession.getActiveSession()

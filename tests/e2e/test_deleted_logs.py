@@ -25,7 +25,7 @@ HEADER = "click,query,at\n"
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    from jobs.session import build_session, stop_session
+    from photon.jobs.session import build_session, stop_session
 
     built = build_session("test of deleted logs")
     yield built
@@ -81,7 +81,7 @@ class Rotated(World):
 
     def verify(self) -> DatacenterReport:
         """Verify and put it on record, as `photon verify --record` does."""
-        from jobs.verification import verify
+        from photon.jobs.verification import verify
 
         report = verify(self.pipeline, ["east"], session=self.session)
         append(self.pipeline, report, SystemClock().now_us(), "a run", 1.0)

@@ -102,7 +102,7 @@ def test_the_page_on_own_logs_describes_joins_and_reads_them(tmp_path: Path) -> 
     make_logs(tmp_path / "made")
     (tmp_path / "made" / "logs" / "east").rename(tmp_path / "logs")
     code = [b for b in blocks("docs/own-logs.md") if b.language == "python" and b.section != "Engines on S3"]
-    start = "from jobs.session import build_session, stop_session\n\nspark = build_session('own logs')\n"
+    start = "from photon.jobs.session import build_session, stop_session\nspark = build_session('own logs')\n"
     end = "print('rows:', rows.count_rows(), union.count(), rows.complete_up_to)\nstop_session(spark)\n"
     (tmp_path / "read.py").write_text("\n".join([start, *(block.text for block in code), end]))
     joined_first, anew = shell_of("docs/own-logs.md")[:-1], shell_of("docs/own-logs.md")[-1:]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from infra.servers.spark_cluster import SparkCluster, spark_cluster
-from jobs.executors import NO_WORKER, Executors
-from jobs.session import SOON_GIVEN_UP, build_session, stop_session
+from photon.jobs.executors import NO_WORKER, Executors
+from photon.jobs.session import SOON_GIVEN_UP, build_session, stop_session
 from photon.join.messages import NoExecutor
 
 pytestmark = [

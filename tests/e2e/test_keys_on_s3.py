@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 TRAFFIC = Traffic(7, ("east",), 50, 20, duration_seconds=10)
 EXPECTED = TRAFFIC.expected_outcomes().joined_total
 # As `photon verify` does where there is much to read: Spark's JVM reads the tables.
-VERIFY = """from jobs import verification
+VERIFY = """from photon.jobs import verification
 from photon.pipeline.file import load_pipeline
 verification.WITHOUT_SPARK_BYTES = -1
 print(verification.verify(load_pipeline("pipeline.yaml"), ["east"]).ok)"""

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.spark
 
 SCRIPT = """
 import sys
-from jobs.session import build_session, stop_session
+from photon.jobs.session import build_session, stop_session
 session = build_session("quiet")
 session.sparkContext._jvm.java.lang.System.err.println("of the JVM")
 stop_session(session)

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.batch_job import SparkRunner
-from jobs.session import usable_cores
-from jobs.warming import CORES_PER_SESSION, WarmingRunner, session_turn
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.run import prepare, run_shift
+from photon.jobs.batch_job import SparkRunner
+from photon.jobs.session import usable_cores
+from photon.jobs.warming import CORES_PER_SESSION, WarmingRunner, session_turn
 from photon.join.messages import NoWorkerStarts
 from photon.join.task_process import TaskProcess
 from photon.pipeline.file import Pipeline, load_pipeline
@@ -144,7 +144,7 @@ def test_a_successor_that_warms_up_takes_over_at_once_when_its_predecessor_is_go
 
 HAS_THE_TURN = """
 import sys, threading, time
-from jobs.warming import session_turn
+from photon.jobs.warming import session_turn
 with session_turn(threading.Event(), int(sys.argv[1])):
     print("mine", flush=True)
     time.sleep(600)

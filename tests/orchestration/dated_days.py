@@ -47,8 +47,8 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from dagster._core.test_utils import freeze_time
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from assets.releases import HOUR, KEY_FORMAT
-from assets.run_history import prune_history
+from photon.assets.releases import HOUR, KEY_FORMAT
+from photon.assets.run_history import prune_history
 from photon.process.clock import MICROSECONDS
 
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -125,7 +125,9 @@ def failing() -> None:
 
 
 def origin(name: str) -> RemoteInstigatorOrigin:
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="orchestration"))
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(
+        LoadableTargetOrigin(module_name="photon.orchestration")
+    )
     return RemoteInstigatorOrigin(RemoteRepositoryOrigin(location, "__repository__"), name)
 
 

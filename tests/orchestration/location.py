@@ -13,10 +13,10 @@ from dagster import DagsterInstance, DagsterRunStatus, Definitions, build_sensor
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from examples.demo.traffic import Traffic
-from orchestration.code_location import build_defs
-from orchestration.sensors import shift_sensor
+from photon.orchestration.code_location import build_defs
+from photon.orchestration.sensors import shift_sensor
 from photon.process.clock import SystemClock
-from resources.environment import LocationSettings, ServedPipeline, location_settings
+from photon.resources.environment import LocationSettings, ServedPipeline, location_settings
 from tests.support.manual_clock import ManualClock
 
 # Takes the lock as a shift of run argv[2] would, says so, and gives no sign of life until it is killed.

@@ -36,15 +36,15 @@ from dagster._core.scheduler.instigation import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster_shared.error import SerializableErrorInfo
 
-from assets.health import health_key
-from assets.pipeline_files import evaluation, problems_now
-from assets.run_history import PRUNING_JOB
-from orchestration.alerts import alerts_sensor
-from orchestration.code_location import build_defs
-from orchestration.telling import AlertNotTaken, Calls
+from photon.assets.health import health_key
+from photon.assets.pipeline_files import evaluation, problems_now
+from photon.assets.run_history import PRUNING_JOB
 from photon.health.alerts import Alert, HookNotFound
+from photon.orchestration.alerts import alerts_sensor
+from photon.orchestration.code_location import build_defs
+from photon.orchestration.telling import AlertNotTaken, Calls
 from photon.process.clock import Clock
-from resources.environment import LocationSettings, location_settings
+from photon.resources.environment import LocationSettings, location_settings
 from tests.orchestration.location import Location
 from tests.support.manual_clock import ManualClock
 

@@ -11,9 +11,9 @@ import pytest
 from dagster import AssetCheckKey, AssetSelection, DagsterEventType, DagsterInstance, DagsterRunStatus
 from dagster import define_asset_job as asset_job
 
-from assets.health import health_key
-from assets.pipeline_files import check_key
-from assets.run_history import PRUNING_JOB, pruning_job
+from photon.assets.health import health_key
+from photon.assets.pipeline_files import check_key
+from photon.assets.run_history import PRUNING_JOB, pruning_job
 from photon.process.clock import SystemClock
 from tests.orchestration.location import Location
 
@@ -63,7 +63,7 @@ REPORT = "photon.upkeep.registry_state.registry_state"
 def test_a_run_of_several_assets_begins_none_of_the_others(
     location: Location, terminated: Callable[[str], list[str]]
 ) -> None:
-    for target in (REPORT, "jobs.verification.verify"):
+    for target in (REPORT, "photon.jobs.verification.verify"):
         began = terminated(target)
     assets = [location.served.asset_key(name) for name in ("registry_state", "verification_report")]
     said, stacks = end(location, AssetSelection.assets(*assets))
@@ -78,7 +78,7 @@ def test_a_run_of_several_assets_begins_none_of_the_others(
         (REPORT, "clicks__registry_report"),
         ("photon.upkeep.plans.carry_out", "clicks__recover"),
         ("photon.upkeep.compact.plan_compaction", "clicks__compact"),
-        ("assets.run_history.prune_history", PRUNING_JOB),
+        ("photon.assets.run_history.prune_history", PRUNING_JOB),
     ],
 )
 def test_a_report_a_verb_and_pruning_end_with_a_sentence(
@@ -91,7 +91,7 @@ def test_a_report_a_verb_and_pruning_end_with_a_sentence(
     assert end(location, job) == ([SENTENCE], [])
 
 
-@pytest.mark.parametrize("target", ["assets.health.look", "assets.pipeline_files.problems_now"])
+@pytest.mark.parametrize("target", ["photon.assets.health.look", "photon.assets.pipeline_files.problems_now"])
 def test_checks_end_with_a_sentence(
     location: Location, terminated: Callable[[str], list[str]], target: str
 ) -> None:

@@ -23,7 +23,7 @@ from examples.click_rates.definitions import RATES, with_rates
 from examples.click_rates.make_logs import DATACENTERS, DAY, QUERIES, clicks, make_logs, queries
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.registry.opening import close_registries
-from resources.environment import LocationSettings, location_settings
+from photon.resources.environment import LocationSettings, location_settings
 
 on_spark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
 PROJECT = Path(__file__).parents[2]

@@ -20,9 +20,9 @@ from dagster import (
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from assets.closed_days import DATACENTER_TAG, closed_days, days_check, pause_seconds, ranges
-from assets.daily_joins import ASSET, JOB, partition_key
-from orchestration.closed_days import closed_days_sensor
+from photon.assets.closed_days import DATACENTER_TAG, closed_days, days_check, pause_seconds, ranges
+from photon.assets.daily_joins import ASSET, JOB, partition_key
+from photon.orchestration.closed_days import closed_days_sensor
 from photon.pipeline.sections import Backfill
 from photon.state.completeness.arrivals import Arrivals
 from photon.state.completeness.estimate import Completeness

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, SkipReason, build_sensor_context
 
-from assets.releases import HOUR
-from orchestration.complete_hours import MOST_HOURS, complete_hours, complete_hours_sensor
+from photon.assets.releases import HOUR
+from photon.orchestration.complete_hours import MOST_HOURS, complete_hours, complete_hours_sensor
 from photon.pipeline.sections import Backfill
 from photon.process.clock import MICROSECONDS
-from resources.environment import location_settings
+from photon.resources.environment import location_settings
 from tests.releases.lakes import new_lakes
 from tests.support.manual_clock import ManualClock
 

@@ -14,7 +14,7 @@ from examples.demo.traffic import Traffic
 
 PATIENCE_SECONDS = 240.0
 FIVE_LINES = """\
-type: orchestration.component.PhotonPipelineComponent
+type: photon.orchestration.component.PhotonPipelineComponent
 attributes:
   pipelines:
     - clicks.yaml

@@ -16,7 +16,7 @@ from dagster._core.definitions.automation_tick_evaluation_context import (
 from dagster._core.definitions.events import AssetKeyPartitionKey
 from deltalake import DeltaTable
 
-from assets.daily_joins import JOB
+from photon.assets.daily_joins import JOB
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries

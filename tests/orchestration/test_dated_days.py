@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as db
 from dagster import DagsterInstance
 
-from assets import event_history
+from photon.assets import event_history
 from tests.orchestration.dated_days import (
     GROW,
     JOINED,

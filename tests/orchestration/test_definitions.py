@@ -29,11 +29,11 @@ from dagster import (
 )
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
-from assets.attributes import ROLE_TAG, ROLES, WITHOUT_CHECKS
 from examples.demo.traffic import Traffic
-from orchestration.code_location import build_defs
+from photon.assets.attributes import ROLE_TAG, ROLES, WITHOUT_CHECKS
+from photon.orchestration.code_location import build_defs
+from photon.resources.environment import LocationSettings, location_settings
 from photon.storage.columns import BATCH_TABLES, TABLE_COLUMNS
-from resources.environment import LocationSettings, location_settings
 
 SNAPSHOT = Path(__file__).with_name("definitions.json")
 PROJECT = Path(__file__).parents[2]
@@ -200,7 +200,7 @@ def location_process(folder: Path, *command: str) -> subprocess.CompletedProcess
 
 
 def test_loading_the_location_warns_of_nothing(tmp_path: Path) -> None:
-    load = "from orchestration.definitions import defs; defs.get_repository_def()"
+    load = "from photon.orchestration.definitions import defs; defs.get_repository_def()"
     done = location_process(tmp_path, sys.executable, "-W", "error", "-c", load)
     assert done.returncode == 0, done.stderr
 

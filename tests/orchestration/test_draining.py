@@ -9,7 +9,7 @@ import threading
 import pytest
 from dagster import DagsterExecutionInterruptedError
 
-from assets.runs import draining
+from photon.assets.runs import draining
 
 
 def drained(*signals: signal.Signals) -> list[str]:

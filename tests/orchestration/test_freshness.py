@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
-from assets.attributes import freshness
+from photon.assets.attributes import freshness
 from photon.pipeline.sections import Durations
 
 HOUR = timedelta(hours=1)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assets.evaluations import gc_metadata, resharding_metadata
 from examples.demo.traffic import Traffic
+from photon.assets.evaluations import gc_metadata, resharding_metadata
 from photon.dispatcher.shift.run import prepare
 from photon.pipeline.file import load_pipeline
 from photon.registry.opening import close_registries

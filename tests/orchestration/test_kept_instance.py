@@ -10,7 +10,7 @@ from dagster import DagsterInstance, build_sensor_context
 from dagster._core.instance.ref import InstanceRef
 from dagster._serdes import deserialize_value, serialize_value
 
-from orchestration.kept_instance import KeptInstance
+from photon.orchestration.kept_instance import KeptInstance
 
 
 @pytest.fixture

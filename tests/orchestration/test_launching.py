@@ -18,7 +18,7 @@ from dagster._core.workspace.load_target import ModuleTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from assets.logs import LOGS
+from photon.assets.logs import LOGS
 from tests.orchestration.location import Location
 
 PROJECT = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ def test_materialize_all_of_the_data_launches_every_shift_and_then_the_days(
     settings["run_launcher"] = {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}
     (home / "dagster.yaml").write_text(yaml.safe_dump(settings))
     keys = [{"path": list(key.path)} for key in materializable(location, "clicks")]
-    target = ModuleTarget("orchestration.definitions", None, str(PROJECT), "photon")
+    target = ModuleTarget("photon.orchestration.definitions", None, str(PROJECT), "photon")
     with (
         DagsterInstance.from_config(str(home)) as instance,
         create_test_daemon_workspace_context(target, instance) as workspace,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assets.runs import logs_that_end_no_run
+from photon.assets.runs import logs_that_end_no_run
 
 LOG = logging.getLogger("photon.somewhere")
 

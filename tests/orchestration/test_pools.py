@@ -6,9 +6,9 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.instance.config import PoolGranularity
 
-from assets.reports import VERIFICATION
-from assets.upkeep import UPKEEP
-from assets.work import BACKFILL_POOL, RECOVERY_POOL, REPAIR_POOL, UPKEEP_POOL, VERIFICATION_POOL
+from photon.assets.reports import VERIFICATION
+from photon.assets.upkeep import UPKEEP
+from photon.assets.work import BACKFILL_POOL, RECOVERY_POOL, REPAIR_POOL, UPKEEP_POOL, VERIFICATION_POOL
 from tests.orchestration.location import Location
 
 

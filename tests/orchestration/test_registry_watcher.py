@@ -11,8 +11,8 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster_shared.record import replace
 
 from infra.servers.stores import StoreServer, fastest_kind, store_servers
-from orchestration.registry_watcher import registry_sensor
-from orchestration.watcher import watcher_sensor
+from photon.orchestration.registry_watcher import registry_sensor
+from photon.orchestration.watcher import watcher_sensor
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, find_registry, init_registry, positions_at
 from tests.orchestration.location import Location

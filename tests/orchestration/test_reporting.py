@@ -18,13 +18,13 @@ from dagster import (
     IntMetadataValue,
 )
 
-from assets.series import numbers_of_others
-from assets.shift_reports import Reporter
+from photon.assets.series import numbers_of_others
+from photon.assets.shift_reports import Reporter
 from photon.dispatcher.retrying import BatchReport
 from photon.process.clock import SystemClock, in_utc
 from photon.process.quantiles import Sample
+from photon.resources.environment import ServedPipeline
 from photon.state.database import STATE_FILE
-from resources.environment import ServedPipeline
 from tests.simulation.world import World
 
 MINUTE_SECONDS = 60

@@ -20,8 +20,8 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import TickStatus
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
-from assets import run_history
-from assets.run_history import DAY_US, SKIPPED_TICKS_KEPT_HOURS, prune_history, pruning_job
+from photon.assets import run_history
+from photon.assets.run_history import DAY_US, SKIPPED_TICKS_KEPT_HOURS, prune_history, pruning_job
 from photon.process.clock import MICROSECONDS, SystemClock
 from tests.orchestration.dated_days import INSTIGATORS, add_tick, begin
 from tests.support.manual_clock import ManualClock

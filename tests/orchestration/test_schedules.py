@@ -16,11 +16,11 @@ from dagster import (
     build_schedule_context,
 )
 
-from assets.evaluations import EVALUATIONS
-from assets.reports import REPORTS
-from assets.upkeep import UPKEEP
-from orchestration.schedules import schedules_of
-from resources.environment import location_settings
+from photon.assets.evaluations import EVALUATIONS
+from photon.assets.reports import REPORTS
+from photon.assets.upkeep import UPKEEP
+from photon.orchestration.schedules import schedules_of
+from photon.resources.environment import location_settings
 from tests.orchestration.location import Location
 
 VERIFICATION = "clicks__verification"

@@ -14,9 +14,9 @@ import pytest
 from dagster import AssetKey, AssetObservation, DagsterInstance, DagsterRunStatus, build_sensor_context
 
 from infra.servers.stores import fastest_kind, store_servers
-from orchestration.sensors import REASON_TAG, TICK_SECONDS, logs_sensor
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, DatacenterLock, Lease
+from photon.orchestration.sensors import REASON_TAG, TICK_SECONDS, logs_sensor
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, init_registry, positions_at
 from tests.orchestration.location import Location, launched

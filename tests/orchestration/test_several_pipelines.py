@@ -16,12 +16,12 @@ from dagster import (
 )
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-from assets.pipeline_files import check_key
 from examples.demo.traffic import Traffic
-from orchestration.code_location import build_defs
-from orchestration.sensors import pipeline_files_sensor, shift_sensor
+from photon.assets.pipeline_files import check_key
+from photon.orchestration.code_location import build_defs
+from photon.orchestration.sensors import pipeline_files_sensor, shift_sensor
 from photon.pipeline.file import PipelineError
-from resources.environment import LocationSettings, location_settings
+from photon.resources.environment import LocationSettings, location_settings
 
 NAMES = ("clicks", "views", "orders")
 

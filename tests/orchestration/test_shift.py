@@ -23,9 +23,9 @@ from dagster import (
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from jobs.session import stop_session
 from photon.dispatcher.shift.growth import growth_of
 from photon.dispatcher.shift.lease import lease_status_of
+from photon.jobs.session import stop_session
 from photon.registry.opening import close_registries
 from photon.state.database import StateUnavailable
 from photon.state.view import view_state
@@ -169,7 +169,7 @@ def test_a_signal_while_the_session_stops_does_not_fail_a_shift_that_has_joined_
         os.kill(os.getpid(), signal.SIGTERM)
         stop_session(session)
 
-    monkeypatch.setattr("resources.spark.stop_session", stop)
+    monkeypatch.setattr("photon.resources.spark.stop_session", stop)
     assert shift(location, instance).success
 
 

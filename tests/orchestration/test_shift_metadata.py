@@ -11,9 +11,9 @@ from typing import Any
 from dagster import MetadataValue
 from PIL import Image
 
-from assets.logs import log_metadata
-from assets.pictures import SHARES, shares_plot
-from assets.shift_reports import equation, shift_metadata, union_metadata, with_row_count
+from photon.assets.logs import log_metadata
+from photon.assets.pictures import SHARES, shares_plot
+from photon.assets.shift_reports import equation, shift_metadata, union_metadata, with_row_count
 from photon.dispatcher.shift.growth import Growth, LogSize
 from photon.dispatcher.shift.report import MOST_REMEMBERED, Latency, ShiftReport
 from photon.process.clock import MICROSECONDS

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from dagster import DagsterInstance, ExecuteInProcessResult
 
-from assets.daily_joins import partition_key
 from infra.servers.stores import fastest_kind, store_servers
+from photon.assets.daily_joins import partition_key
 from photon.process.clock import SystemClock
 from photon.registry.opening import close_registries, endpoints_of, init_registry
 from photon.upkeep.backfill.days import day_of

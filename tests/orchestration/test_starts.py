@@ -30,13 +30,13 @@ from dagster._core.workspace.load_target import ModuleTarget
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 
-from assets.daily_joins import partition_key
-from assets.work import UPKEEP_POOL
+from photon.assets.daily_joins import partition_key
+from photon.assets.work import UPKEEP_POOL
 from photon.dispatcher.shift.run import prepare
 from photon.process.operating_system import NICENESS, Begun
+from photon.resources.launching import PROCESS_TAG
 from photon.upkeep.backfill.days import day_of
 from photon.upkeep.backfill.yielding import in_line
-from resources.launching import PROCESS_TAG
 from tests.e2e.process_marks import soon
 from tests.orchestration.location import Location
 
@@ -109,7 +109,7 @@ def dagster(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     location = Location(tmp_path / "pipeline", more="registry: {keep_days: 30}\n")
     prepare(location.pipeline)  # makes the registry
     monkeypatch.setenv("PHOTON_PIPELINES", str(location.file))
-    target = ModuleTarget("orchestration.definitions", None, str(PROJECT), "photon")
+    target = ModuleTarget("photon.orchestration.definitions", None, str(PROJECT), "photon")
     with (
         DagsterInstance.from_config(str(home)) as instance,
         create_test_daemon_workspace_context(target, instance) as workspace,
@@ -200,7 +200,7 @@ def test_a_run_that_dagster_fails_has_no_process_for_long(
 
 IGNORES_INTERRUPTS = """
 import signal, sys, time
-from assets.runs import ending_when_over
+from photon.assets.runs import ending_when_over
 if sys.argv[1] == "hangs":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 with ending_when_over(iter([False, True]).__next__, 0.01, 0.1):

@@ -17,11 +17,11 @@ from dagster import (
     TableMetadataValue,
 )
 
-from assets import work
-from assets.pictures import ledgers_plot
-from assets.registry_state import checks_of
 from examples.demo.traffic import Traffic
 from infra.servers.stores import fastest_kind, store_servers
+from photon.assets import work
+from photon.assets.pictures import ledgers_plot
+from photon.assets.registry_state import checks_of
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.shift.people import decisions_of
 from photon.dispatcher.shift.run import prepare, run_shift

@@ -30,8 +30,7 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster_shared.record import replace
 
-from assets.health import evaluation, health_checks, health_key
-from orchestration.watcher import watcher_sensor
+from photon.assets.health import evaluation, health_checks, health_key
 from photon.cli.main import main
 from photon.dispatcher.shift.run import prepare, run_shift
 from photon.health.at_work import LOST_SECONDS
@@ -40,6 +39,7 @@ from photon.health.judge import ENDED_BY_A_HOLD, PROMISES
 from photon.health.memory import FRESH_SECONDS, ToldVerdict
 from photon.health.verdict import Verdict
 from photon.logs.files import LogFile, TrackedFile
+from photon.orchestration.watcher import watcher_sensor
 from photon.state.database import STATE_FILE
 from photon.state.dispatcher_state import DispatcherState
 from tests.orchestration.location import Location

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.verification import _tell_releases
+from photon.jobs.verification import _tell_releases
 from photon.releases import copies
 from photon.releases.release import Part, Place, Release, SetBack
 from photon.verification.report import DatacenterReport, Finding, VerificationReport

@@ -20,9 +20,9 @@ from dagster import (
     materialize,
 )
 
-from assets.run_history import DAY_US, prune_history
 from infra.servers.postgres import Postgres
 from infra.servers.process import free_steady_port
+from photon.assets.run_history import DAY_US, prune_history
 from photon.process.clock import SystemClock
 from tests.orchestration.dated_days import GROW, KEEP_THEIR_SIZE, live_days, rows
 from tests.orchestration.location import Location, launched

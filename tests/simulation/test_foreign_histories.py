@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from jobs.verification import _tell_releases
 from photon.dispatcher import batch_tools, startup
 from photon.dispatcher.recovery import holders
 from photon.health import foreign_commits
+from photon.jobs.verification import _tell_releases
 from photon.process.faults import FAULT_POINTS
 from photon.storage.foreign_commits import ForeignCommitWatch
 from photon.verification.report import VerificationReport

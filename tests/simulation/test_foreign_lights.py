@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs.verification import _tell_releases
 from photon.health import foreign_commits
 from photon.health.foreign_commits import judge_foreign_commits, look_at_foreign_commits
+from photon.jobs.verification import _tell_releases
 from photon.verification.report import VerificationReport
 from tests.simulation.verifying import recover_all, verify
 from tests.simulation.world import World

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.local.session import LocalSession
-from jobs.verification import verify as verify_with
+from photon.jobs.local.session import LocalSession
+from photon.jobs.verification import verify as verify_with
 from photon.pipeline.file import Pipeline
 from photon.verification.report import VerificationReport
 from photon.verification.tasks import BATCH_ROWS

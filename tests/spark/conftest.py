@@ -14,7 +14,7 @@ from photon.registry.opening import close_registries
 # The session ends with this folder: the folders after it start and stop sessions of their own.
 @pytest.fixture(scope="package")
 def session() -> Iterator[Any]:
-    from jobs.session import build_session, stop_session
+    from photon.jobs.session import build_session, stop_session
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in CREDENTIALS.items():  # a JVM's tasks have the environment of its start

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from examples.demo.traffic import Traffic
-from jobs.batch_job import SparkRunner
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.run import prepare, run_shift
+from photon.jobs.batch_job import SparkRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import S3Folder
 

@@ -68,7 +68,7 @@ class World:
         return verify(self.pipeline, list(self.pipeline.datacenters), session=self.session)
 
     def rebuild(self, datacenter: str, dry_run: bool = False) -> Rebuilt:
-        from jobs.backfill import rebuild
+        from photon.jobs.backfill import rebuild
 
         return rebuild(self.pipeline, datacenter, utc_day(DAY), dry_run, session=self.session)
 

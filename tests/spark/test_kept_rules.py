@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.verification_kept import KeptResults, settled_records
-from jobs.verification_queries import UNDECIDED, Queries
+from photon.jobs.verification_kept import KeptResults, settled_records
+from photon.jobs.verification_queries import UNDECIDED, Queries
 from photon.logs.files import ByteRange
 from photon.state.view import ReadOffsets
 from photon.state.waiting.waiting_view import WAITING_COLUMNS

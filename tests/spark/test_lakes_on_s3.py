@@ -12,9 +12,9 @@ from deltalake import write_deltalake
 
 from examples.demo.traffic import START_US, Traffic
 from infra.servers.minio import MinioServer
-from jobs.backfill import rebuild
-from jobs.session import reach_lakes
-from jobs.verification import verify
+from photon.jobs.backfill import rebuild
+from photon.jobs.session import reach_lakes
+from photon.jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.local.session import xxhash64
+from photon.jobs.local.session import xxhash64
 
 pytestmark = pytest.mark.spark
 

@@ -49,7 +49,7 @@ class Copies:
             self.world.join(name)
 
     def compare(self) -> ComparedCopies:
-        from jobs.log_copies import compare
+        from photon.jobs.log_copies import compare
 
         pipeline, now_us = self.world.pipeline, self.world.clock.now_us()
         return compare(pipeline, ["east", "west"], now_us, keep=True, session=self.session)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.release_rows import release_rows
 from photon import read
+from photon.jobs.release_rows import release_rows
 from photon.releases.reading import open_release
 from photon.storage.output_files import write_rows_by_date
 from photon.storage.tables import app_id

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from examples.demo.traffic import START_US, Traffic
-from jobs.backfill import rebuild
-from jobs.log_copies import compare
-from jobs.verification import verify
+from photon.jobs.backfill import rebuild
+from photon.jobs.log_copies import compare
+from photon.jobs.verification import verify
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries

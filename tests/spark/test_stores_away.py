@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from examples.demo.traffic import Traffic
-from jobs.spark_errors import away
-from jobs.verification import verify
+from photon.jobs.spark_errors import away
+from photon.jobs.verification import verify
 from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries
 from photon.storage.delta import LakeUnavailable

@@ -55,7 +55,7 @@ def verify(pipeline: Pipeline, session: Any, window: Window | None = None) -> Da
 def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names(
     pipeline: Pipeline, session: Any
 ) -> None:
-    from jobs.backfill import rebuild
+    from photon.jobs.backfill import rebuild
 
     before = rows(pipeline)
     table = OutputTable(pipeline.datacenters["east"].lake, "joined_events")
@@ -102,7 +102,7 @@ def test_each_altered_row_is_told_with_its_day_and_mended_by_what_the_text_names
 
 
 def test_rows_that_are_older_than_columns_of_their_primary_are_right(tmp_path: Path, session: Any) -> None:
-    from jobs.batch_job import SparkRunner
+    from photon.jobs.batch_job import SparkRunner
 
     with earlier_rows():
         made = joined_csv(tmp_path, {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\nc1,q1,101\n"})

@@ -131,7 +131,7 @@ class World:
 
     def mend(self, found: VerificationReport, faults: dict[str, Fault]) -> None:
         """Do what the texts of the findings tell people to do."""
-        from jobs.backfill import rebuild
+        from photon.jobs.backfill import rebuild
 
         RecoveryPlan(self.pipeline, {name: one.as_dict() for name, one in found.datacenters.items()}).apply()
         self.join("complete")

@@ -9,8 +9,8 @@ import pytest
 from click.testing import Result
 from dagster import AssetCheckSeverity
 
-from assets.reports import availability_check, availability_metadata
 from examples.demo.traffic import Traffic
+from photon.assets.reports import availability_check, availability_metadata
 from photon.pipeline.file import load_pipeline
 from photon.pipeline.sections import Availability
 from photon.verification.availability.budget import MINUTE_US, Minute

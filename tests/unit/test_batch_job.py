@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.batch_job import _cause
+from photon.jobs.batch_job import _cause
 
 NO_MODULE = """An error occurred while calling o1.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from examples.demo.traffic import Traffic
-from jobs import worker_daemon
-from jobs.cluster import code_archive
+from photon.jobs import worker_daemon
+from photon.jobs.cluster import code_archive
 from photon.pipeline.file import Pipeline, load_pipeline
 
 ADAPTER = "from photon.adapters import Adapter\nfrom sent_pkg.words import WORD\nown = Adapter()\n"
@@ -36,7 +36,7 @@ def test_a_machine_with_the_archive_alone_runs_tasks_and_finds_the_adapter(
     elsewhere.mkdir()
     (elsewhere / archive.name).write_bytes(archive.read_bytes())
     asked = (
-        "import jobs.worker_daemon, photon.join.tasks as tasks\n"
+        "import photon.jobs.worker_daemon, photon.join.tasks as tasks\n"
         "from photon.join.adapting import load_adapter\n"
         "load_adapter('sent_pkg:own')\n"
         "import sent_pkg\n"
@@ -76,7 +76,7 @@ def test_no_more_is_sent_than_code(pipeline: Pipeline) -> None:
     (pipeline.file.parent / "other.py").write_text("")
     with zipfile.ZipFile(code_archive(pipeline)) as archive:
         names = archive.namelist()
-    assert {name.partition("/")[0] for name in names} == {"photon", "jobs", "sent_pkg"}
+    assert {name.partition("/")[0] for name in names} == {"photon", "sent_pkg"}
     assert all(name.endswith(".py") for name in names)
 
 

@@ -212,10 +212,9 @@ def layers_from_the_ground_up(contract: str) -> list[list[str]]:
 
 
 def rooms_of_the_contracts() -> list[set[str]]:
-    """The rooms of `photon` by floor, from the ground up; then what is above them, the commands last."""
-    floors = [{f"photon/{room}" for room in floor} for floor in layers_from_the_ground_up("rooms")]
-    above = [{package.replace(".", "/")} for (package,) in layers_from_the_ground_up("one-way")]
-    return [floor for floor in floors if floor not in above] + above
+    """The rooms by floor, from the ground up, as folders of the checkout."""
+    floors = layers_from_the_ground_up("rooms")
+    return [{room if (ROOT / room).is_dir() else f"photon/{room}" for room in floor} for floor in floors]
 
 
 def test_every_room_is_a_row_of_the_architecture_on_its_floor() -> None:

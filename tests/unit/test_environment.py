@@ -10,7 +10,7 @@ import pytest
 
 from examples.demo.traffic import Traffic
 from photon.pipeline.file import dagster_name
-from resources.environment import EnvironmentMistake, LocationSettings, location_settings
+from photon.resources.environment import EnvironmentMistake, LocationSettings, location_settings
 
 
 def pipeline_file(folder: Path, name: str = "clicks", datacenters: tuple[str, ...] = ("east", "west")) -> str:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.dialect import F, parquet, union_of, words_of, write_parquet
-from jobs.local import session as local_session
-from jobs.local.session import LocalSession
+from photon.jobs.dialect import F, parquet, union_of, words_of, write_parquet
+from photon.jobs.local import session as local_session
+from photon.jobs.local.session import LocalSession
 from photon.storage.delta import LakeUnavailable
 
 

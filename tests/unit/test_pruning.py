@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from assets.run_history import EndedRun, RunKind, prunable
+from photon.assets.run_history import EndedRun, RunKind, prunable
 
 SHIFT = RunKind("shift", frozenset(), "SUCCESS")
 KINDS = [

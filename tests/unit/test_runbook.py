@@ -12,9 +12,9 @@ import pytest
 import yaml
 from dagster import AssetCheckResult
 
-from assets.pipeline_files import CHECK as SERVED_CHECK
-from assets.runbook import section_text, with_section
 from examples.demo.traffic import Traffic
+from photon.assets.pipeline_files import CHECK as SERVED_CHECK
+from photon.assets.runbook import section_text, with_section
 from photon.cli import ending
 from photon.health.alerts import Kind
 from photon.health.judge import PROMISES

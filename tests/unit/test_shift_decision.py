@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import pytest
 from dagster import DagsterRunStatus
 
-from orchestration.shift_decision import (
+from photon.dispatcher.shift.growth import Growth, LogSize
+from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
+from photon.orchestration.shift_decision import (
     LEAD_SECONDS,
     QUICK_SECONDS,
     RUN_END_SECONDS,
@@ -17,8 +19,6 @@ from orchestration.shift_decision import (
     Snapshot,
     decide,
 )
-from photon.dispatcher.shift.growth import Growth, LogSize
-from photon.dispatcher.shift.lease import LEASE_SECONDS, START_SECONDS, Lease, LeaseStatus
 from photon.pipeline.sections import Shift
 from photon.state.view import StateView
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.stage_progress import RunningStages, StageWatch, reporting_stages
+from photon.jobs.stage_progress import RunningStages, StageWatch, reporting_stages
 
 
 def watched(*looks: tuple[set[int], int, int, float]) -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from assets.reports import copies_check
-from assets.verification import CHECKS, MOST_SHOWN_CHARACTERS, check_result, report_metadata
+from photon.assets.reports import copies_check
+from photon.assets.verification import CHECKS, MOST_SHOWN_CHARACTERS, check_result, report_metadata
 from photon.cli.verify import report_text
 from photon.verification.report import (
     MEANINGS,

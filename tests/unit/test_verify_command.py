@@ -43,7 +43,7 @@ def run(tmp_path, monkeypatch):
     world = World(tmp_path, ("east", "west"))
 
     def run(report, *options):
-        monkeypatch.setattr("jobs.verification.verify", lambda pipeline, names, say, **options: report)
+        monkeypatch.setattr("photon.jobs.verification.verify", lambda pipeline, names, say, **options: report)
         return photon("verify", world.pipeline.file, *options)
 
     return run
