@@ -117,11 +117,12 @@ docs: setup
 # These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
 # Three processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
-# servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time. Each
-# process looks through all tests first, which takes 20 s of a core: so few calls go through many tests.
-BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages tests/services \
-  tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/registry tests/releases tests/feed \
-  tests/unit
+# servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
+BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages
+FOLDERS = tests/services tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/registry \
+  tests/releases tests/feed tests/unit
+# Each process looks through all tests first, which takes 20 s of a core; through the files that have slow ones, 10.
+SLOW_FILES = $(shell grep -rlE 'mark\.(slow|services)' $(FOLDERS) --include='test_*.py' --exclude-dir outages)
 
 # Tests without their program are skipped. All stages add them to one file, which the end of a run tells.
 SKIPPED := $(CURDIR)/$(BIN)/skipped-tests
@@ -130,7 +131,7 @@ test test-all: export PHOTON_SKIPPED_TESTS := $(SKIPPED)
 
 # Every rule once.
 test: none-skipped setup dynoxide dynamodb-local
-	$(BY_FILE) -m "not ($(REST) or long)"
+	$(BY_FILE) $(FOLDERS) -m "not ($(REST) or long)"
 	@echo "Left out here: $(REST), which make test-all runs, and long, which make test-long does"
 	$(TELL_SKIPPED) --no-other
 
@@ -140,7 +141,7 @@ none-skipped:
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
 # process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
 test-all: none-skipped setup dynoxide dynamodb-local
-	$(BY_FILE) -m "(slow or services) and not (long or browser)"
+	$(BY_FILE) $(SLOW_FILES) -m "(slow or services) and not (long or browser)"
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "not long" tests/e2e/outages
 	$(TELL_SKIPPED)
@@ -170,7 +171,7 @@ soak-outages: dynoxide
 test test-fast: export TOKIO_WORKER_THREADS := 1
 test test-fast: export TMPDIR := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
 test-fast: setup
-	$(BY_FILE) -m "not (spark or server or long or $(REST))"
+	$(BY_FILE) $(FOLDERS) -m "not (spark or server or long or $(REST))"
 
 LAKE ?= local
 demo: dynoxide
