@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from infra.servers.minio import CREDENTIALS, MinioServer
 from photon.pipeline.location import Location, S3Folder
@@ -19,6 +20,7 @@ from tests.faulty_s3 import FaultyS3
 from tests.support import programs
 
 BUCKET = "photon"  # the bucket in the tests' MinIO
+SHARE_A_SESSION = "tests/spark"
 
 # A slow example only says that the machine is busy.
 settings.register_profile("photon", deadline=None, max_examples=40)
@@ -35,6 +37,19 @@ if (
 def pytest_configure(config: pytest.Config) -> None:
     """Have the end of a run say what was skipped."""
     config.pluginmanager.register(programs)
+
+
+class ByFile(LoadFileScheduling):
+    """Give whole files to processes, and all files that share a Spark session to one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SHARE_A_SESSION if nodeid.startswith(SHARE_A_SESSION) else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
+    """A session takes a minute of a core until it is warm, in each process that starts one."""
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,12 +24,12 @@ COMMANDS = (("status",), ("registry", "state"), ("trace",))
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline of one datacenter that has joined."""
-    traffic = Traffic(1, ("east",), duration_seconds=2)
-    file = traffic.write_pipeline(tmp_path, "aid")
-    traffic.write_all(tmp_path)
+    traffic, folder = Traffic(1, ("east",), duration_seconds=2), tmp_path_factory.mktemp("joined")
+    file = traffic.write_pipeline(folder, "aid")
+    traffic.write_all(folder)
     photon("join", file, "--until-idle", "--engine", "local")
     return file
 
@@ -53,6 +53,8 @@ def test_commands_beside_a_process_that_stands_still_while_it_writes_to_the_regi
             said = photon(*command, pipeline, "east", status=3).stderr
         else:
             said = said_by(*command, file=pipeline)
+    if command == ("resume",):
+        photon("resume", pipeline, "east")
     assert f"process {writer} (" in said
     assert f"holds it, and is stopped: kill -CONT {writer} has it go on" in said
     assert "kill -9" not in said

@@ -12,6 +12,7 @@ from photon.releases.finding import ReleaseUnreadable
 from photon.storage.delta import open_table
 from tests.releases.lakes import LATER, Lakes, joined_in, new_lakes
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
+from tests.support.shares import seeds
 
 STEPS, MOST_KEPT = 18, 4
 
@@ -64,12 +65,6 @@ def history(lakes: Lakes, seed: int) -> int:
     return read
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 40))
 def test_a_release_shows_what_it_showed_at_first_or_is_refused(tmp_path: Path, seed: int) -> None:
     assert history(new_lakes(tmp_path / "lakes", tmp_path, seed), seed) > 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 40))
-def test_more_histories_show_the_same(tmp_path: Path, seed: int) -> None:
-    history(new_lakes(tmp_path / "lakes", tmp_path, seed), seed)

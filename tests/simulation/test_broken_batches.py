@@ -26,6 +26,7 @@ from tests.simulation.catching import caught_by_story, search
 from tests.simulation.runners import Hangs, KillsTheDriver, PoisonedRunner
 from tests.simulation.test_random_losses import problem_of
 from tests.simulation.world import World
+from tests.support.shares import a_share
 
 Patch = pytest.MonkeyPatch
 
@@ -47,7 +48,7 @@ def test_rows_that_are_not_stored_before_they_are_registered_are_lost_with_their
     caught_by_story(partial(story, world, "clicks", "claim.after"), because="an id is claimed and has no row")
 
 
-@pytest.mark.parametrize("runner", [KillsTheDriver, Hangs])
+@pytest.mark.parametrize("runner", a_share([KillsTheDriver, Hangs], 0))
 def test_attempts_that_are_not_counted_run_one_record_again_and_again(
     world: World, monkeypatch: Patch, runner: type[PoisonedRunner]
 ) -> None:  # A17
@@ -71,7 +72,7 @@ def test_a_side_table_that_is_compared_by_its_version_alone_loses_what_the_secon
     caught_by_story(story, because="a dead letter is not recorded once")
 
 
-@pytest.mark.parametrize("suffix", [RECORDS, INDEX])
+@pytest.mark.parametrize("suffix", a_share([RECORDS, INDEX], 0))
 def test_a_bad_waiting_segment_that_is_not_made_again_stops_the_datacenter(
     world: World, monkeypatch: Patch, suffix: str
 ) -> None:  # A19

@@ -20,6 +20,7 @@ from photon.unmatched.lakes import Lakes
 from tests.simulation import unmatched_stories as stories
 from tests.simulation.catching import caught_by_story
 from tests.simulation.unmatched_stories import HOUR_US, UnmatchedWorld
+from tests.support.shares import one_a_rule
 
 Patch = pytest.MonkeyPatch
 
@@ -100,45 +101,27 @@ def a_folder_is_a_lake(patch: Patch) -> None:
 
 ONE, TWO = ["east"], ["east", "west"]
 TWICE, MISSING = "unmatched twice", "in neither table"
-VARIANTS: list[tuple[Callable[[Patch], None], Callable[[UnmatchedWorld], None], list[str], str]] = [
-    (nothing_left_out, stories.a_new_epoch_goes_on_where_the_old_one_was, ONE, TWICE),  # U2
-    (
-        nothing_left_out,
-        stories.a_second_copy_comes_when_the_first_one_s_log_is_deleted,
-        ["east"],
-        TWICE,
-    ),  # U2
-    (any_version, stories.two_runs_meet, ONE, TWICE),  # U2
-    (
-        not_fenced,
-        stories.an_owner_that_stood_still_commits_after_its_retirement,
-        ["east", "west"],
-        TWICE,
-    ),  # U1
-    (by_the_clock_alone, stories.a_foreign_event_is_read_late, ONE, "before its time"),  # U3
-    (positions_of_any_epoch, stories.a_new_epoch_has_other_numbers_of_files, ONE, MISSING),  # U4
-    (late_ones_ignored, stories.a_primary_comes_late, ONE, MISSING),  # U4
-    (
-        not_yet_indexed_counts_as_read,
-        stories.a_range_is_indexed_after_it_counts_as_read,
-        ["east"],
-        MISSING,
-    ),  # U4
-    (unread_counts_as_read, stories.a_line_can_not_be_read_for_a_while, ONE, MISSING),  # U5
-    (rows_stay, stories.rows_leave_with_their_lake, TWO, MISSING),  # U4
-    (any_run_counts, stories.rows_leave_with_their_lake, TWO, "a run of before rows left counts"),  # U8
-    (a_folder_is_a_lake, stories.a_lake_is_not_mounted, TWO, TWICE),  # U6
+VARIANTS: list[tuple[str, Callable[[Patch], None], Callable[[UnmatchedWorld], None], list[str], str]] = [
+    ("U1", not_fenced, stories.an_owner_that_stood_still_commits_after_its_retirement, TWO, TWICE),
+    ("U2", nothing_left_out, stories.a_new_epoch_goes_on_where_the_old_one_was, ONE, TWICE),
+    ("U2", nothing_left_out, stories.a_second_copy_comes_when_the_first_one_s_log_is_deleted, ONE, TWICE),
+    ("U2", any_version, stories.two_runs_meet, ONE, TWICE),
+    ("U3", by_the_clock_alone, stories.a_foreign_event_is_read_late, ONE, "before its time"),
+    ("U4", positions_of_any_epoch, stories.a_new_epoch_has_other_numbers_of_files, ONE, MISSING),
+    ("U4", late_ones_ignored, stories.a_primary_comes_late, ONE, MISSING),
+    ("U4", not_yet_indexed_counts_as_read, stories.a_range_is_indexed_after_it_counts_as_read, ONE, MISSING),
+    ("U4", rows_stay, stories.rows_leave_with_their_lake, TWO, MISSING),
+    ("U5", unread_counts_as_read, stories.a_line_can_not_be_read_for_a_while, ONE, MISSING),
+    ("U6", a_folder_is_a_lake, stories.a_lake_is_not_mounted, TWO, TWICE),
+    ("U8", any_run_counts, stories.rows_leave_with_their_lake, TWO, "a run of before rows left counts"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("leave_out", "story", "datacenters", "because"),
-    VARIANTS,
-    ids=[f"{leave_out.__name__}-{number}" for number, (leave_out, *_) in enumerate(VARIANTS)],
-)
+@pytest.mark.parametrize(("rule", "leave_out", "story", "datacenters", "because"), one_a_rule(VARIANTS))
 def test_without_the_rule_a_primary_is_there_twice_too_soon_or_never(
     tmp_path: Path,
     monkeypatch: Patch,
+    rule: str,
     leave_out: Callable[[Patch], None],
     story: Callable[[UnmatchedWorld], None],
     datacenters: list[str],

@@ -5,7 +5,6 @@ Two of three have each entry, and each entry names the one before it. So the oth
 
 from __future__ import annotations
 
-from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,7 @@ def behind(folder: Path, slot: int, datacenters: tuple[str, ...] = ("east",)) ->
     return world
 
 
-@pytest.mark.parametrize(("slot", "out"), [(0, None), *permutations(ENDPOINTS, 2)])
+@pytest.mark.parametrize(("slot", "out"), [(0, None), (0, 1), (1, 2), (2, 0)])
 def test_an_endpoint_that_comes_back_with_older_data_lets_no_second_row_in(
     tmp_path: Path, slot: int, out: int | None
 ) -> None:

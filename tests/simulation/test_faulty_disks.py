@@ -24,8 +24,10 @@ def disk(world: World) -> FaultyDisk:
     return FaultyDisk(world.folder, world.clock)
 
 
-@pytest.mark.parametrize(("nth", "error"), [(1, FULL), (2, BROKEN), (4, FULL)])
-@pytest.mark.parametrize("point", ["disk.before_write", "disk.before_sync", "lake.before_commit"])
+@pytest.mark.parametrize(
+    ("point", "nth", "error"),
+    [("disk.before_write", 1, FULL), ("disk.before_sync", 2, BROKEN), ("lake.before_commit", 4, FULL)],
+)
 def test_a_join_waits_for_a_disk_that_fails_and_goes_on(
     world: World, disk: FaultyDisk, point: DiskPoint, nth: int, error: int
 ) -> None:
@@ -78,7 +80,7 @@ def cut_power_at(world: World, disk: FaultyDisk, point: str, seed: int) -> None:
     assert world.ledgers.register.epochs == {"east": 1}, "the state was ahead of the table"
 
 
-@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 1))
+@pytest.mark.parametrize("point", a_share(FAULT_POINTS, 1, of=6))
 def test_a_power_cut_loses_no_event(world: World, disk: FaultyDisk, point: str) -> None:  # A18
     cut_power_at(world, disk, point, seed=len(point))
 

@@ -21,5 +21,16 @@ def a_share(cases: Sequence[Any], first: int, of: int = 3) -> list[Any]:
     return [_case(case, index % of == first) for index, case in enumerate(cases)]
 
 
+def one_a_rule(variants: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Broken variants, each behind its rule and named by what stands in: the first of a rule runs always."""
+    rules = [rule for rule, *_ in variants]
+    return [
+        pytest.param(
+            *one, id=f"{one[0]} {one[1].__name__}", marks=[pytest.mark.long] * (one[0] in rules[:at])
+        )
+        for at, one in enumerate(variants)
+    ]
+
+
 def _case(value: Any, is_always: bool) -> Any:
     return value if is_always else pytest.param(value, marks=pytest.mark.long)

@@ -17,6 +17,7 @@ SEEDS = 100
 CHANGED_HANDS = (227, 979)  # a log changes hands while another one is missing
 COPIED_BACK = (569, 1725, 2149)  # a copy goes on as the log, or lies in another folder than its rotation
 MOST_SEEDS = 400  # searched until one notices that a rule is left out
+FIRST_SEEDS = {"only what is in the folder was truncated": 80}  # many before it notice nothing
 
 NOT_READ, NOT_FOUND = "what was held open is not read", "it lies on the disk and is not read"
 NOT_TOLD = "lost without a word"
@@ -74,7 +75,7 @@ VARIANTS: dict[str, tuple[object, str, Callable[..., object], str]] = {
 def test_a_rule_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, replacement, because = VARIANTS[name]
     monkeypatch.setattr(owner, attribute, replacement)
-    found = ((seed, problem_of(seed)) for seed in range(MOST_SEEDS))
+    found = ((seed, problem_of(seed)) for seed in range(FIRST_SEEDS.get(name, 0), MOST_SEEDS))
     noticed = next(((seed, problem) for seed, problem in found if problem and because in problem), None)
     assert noticed is not None, f"none of {MOST_SEEDS} seeds notices it"
     print(f"noticed by seed {noticed[0]}: {noticed[1]}")
