@@ -23,6 +23,7 @@ from photon.upkeep.repair import plan_repair
 from tests.simulation.world import hashed
 from tests.support.claims import claims_for
 from tests.support.crashes import dies_at
+from tests.support.shares import a_share
 
 pytestmark = pytest.mark.server
 
@@ -120,7 +121,7 @@ def test_joins_go_on_while_an_endpoint_is_repaired(pipeline: Pipeline, servers: 
     assert all(held(pipeline, *(f"{batch}-1" for batch in claimed)))
 
 
-@pytest.mark.parametrize("point", REPAIR_FAULT_POINTS)
+@pytest.mark.parametrize("point", a_share(REPAIR_FAULT_POINTS, 0))
 def test_a_repair_that_was_killed_is_run_again(
     pipeline: Pipeline, servers: list[StoreServer], point: str
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.traffic import Traffic
-from tests.e2e.photon_process import PATIENCE_SECONDS, photon, photon_json
+from tests.e2e.photon_process import PATIENCE_SECONDS, photon
 from tests.e2e.small_disk import SmallDisk
 
 PHOTON = Path(sys.executable).with_name("photon")
@@ -33,9 +33,11 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as it is installed, in a folder of its own and under what `ulimit` is told."""
     limited = ("sh", "-c", f'ulimit {limit} && exec "$@"', "sh") if limit else ()
+    # Else a limit on files cuts the bytecode of a module short, for all processes that come later.
+    keeps = {"PYTHONDONTWRITEBYTECODE": "1"} if limit else {}
     return subprocess.run(
         [*limited, PHOTON, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
-        env={**os.environ, **(environment or {})}, cwd=folder,
+        env={**os.environ, **keeps, **(environment or {})}, cwd=folder,
     )  # fmt: skip
 
 
@@ -57,10 +59,9 @@ def assert_told(done: subprocess.CompletedProcess[str], pipeline: Path, *words: 
     ("environment", "words"),
     [
         ({"PATH": "/nowhere", "JAVA_HOME": ""}, ("no java on PATH", "Install Java 17")),
-        ({"JAVA_HOME": "/nowhere"}, ("no java in JAVA_HOME (/nowhere)", "set JAVA_HOME")),
         ({"TMPDIR": "/nowhere"}, ("temporary folder /nowhere", "set TMPDIR")),
     ],
-    ids=["no Java", "a wrong JAVA_HOME", "no temporary folder"],
+    ids=["no Java", "no temporary folder"],
 )
 def test_a_join_on_spark_names_what_spark_would_need(
     pipeline: Path, environment: Mapping[str, str], words: tuple[str, ...]
@@ -108,7 +109,6 @@ def test_a_limit_of_the_shell_is_named_before_anything_is_made(
     done = join(pipeline, "local", limit=limit)
     assert_told(done, pipeline, *words)
     assert not (pipeline.parent / "lake").exists()
-    assert photon_json("join", pipeline, "--complete", "--engine", "local")["east"]["foreign"] > 0
 
 
 @pytest.mark.parametrize("words", [("status",), ("join", "--complete", "--engine", "local")])

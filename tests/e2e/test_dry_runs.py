@@ -149,7 +149,8 @@ def test_no_command_with_a_dry_run_is_left_out_here() -> None:
             name,
             words,
             id=" ".join([name, *(word for word in words if word.startswith("--"))]),
-            marks=[pytest.mark.spark] if "--rebuild" in words else [],
+            # Spark takes half a minute of a core, and tests/simulation/test_rebuild.py has dry runs too.
+            marks=[pytest.mark.spark, pytest.mark.long] if "--rebuild" in words else [],
         )
         for name, cases in ON_LOCAL_REGISTRY.items()
         for words in cases

@@ -338,12 +338,12 @@ def test_a_log_that_is_gone_is_not_verified_by_that(
 
 
 def test_one_id_with_two_times_is_one_event_also_where_one_of_two_datacenters_is_asked_for(
-    session: Any, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    from tests.spark.both_engines import verify
+    from tests.spark.both_engines import verify_alone
 
     logs = {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\na,q1,101\na,q1,102\nb,q1,103\nb,q1,103\n"}
-    report = verify(joined_csv(tmp_path, logs, ("east", "west")), ["east"], session=session)
+    report = verify_alone(joined_csv(tmp_path, logs, ("east", "west")), ["east"])
     assert report.ok, report.as_dict()
     assert {name: one.classes for name, one in report.datacenters.items()} == {
         "east": {"joined": 2, "duplicates": 2}
@@ -366,16 +366,14 @@ def test_what_recovery_looks_at_is_written_page_by_page(
     assert (done.ordered, done.left_out) == (7, 0)
 
 
-def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_once(
-    session: Any, tmp_path: Path
-) -> None:
-    from tests.spark.both_engines import verify
+def test_nothing_is_verified_of_a_retired_datacenter_and_what_was_its_is_told_once(tmp_path: Path) -> None:
+    from tests.spark.both_engines import verify_alone
 
     logs = {"q.csv": "q,at\nq1,100\n", "c.csv": "c,q,at\nc1,q1,101\nc2,q1,101\nc3,q2,101\n"}
     pipeline = joined_csv(tmp_path, logs, ("west", "east"))
     shutil.rmtree(pipeline.datacenters["west"].lake)
     plan_retire(pipeline, open_reader(pipeline), "west", lake_is_gone=True).apply()
-    report = verify(pipeline, ["east", "west"], session=session)
+    report = verify_alone(pipeline, ["east", "west"])
     assert (list(report.datacenters), report.retired) == (["east"], ["west"])
     (found,) = report.datacenters["east"].violations
     assert (found.kind, found.count, found.acting) == ("missing", 2, {"east": 2})
