@@ -108,6 +108,18 @@ def live(
 
 
 @measurement
+@click.option("--days", default=30, show_default=True, help="Of event time.")
+@click.option("--files", default=100_000, show_default=True, help="Log files that come and go in all of it.")
+def month(folder: Path, days: int, files: int, as_json: bool) -> None:
+    """A month of files that come and go: memory, state, look and batch of the last day beside the third."""
+    from bench.month import measure_month
+
+    found = measure_month(folder, days, files, progress)
+    print_found(found, (f"{name:14}{ratio:.2f}" for name, ratio in found["ratios"].items()), as_json)
+    sys.exit(VIOLATION if max(found["ratios"].values()) > 1.2 else DONE)
+
+
+@measurement
 @click.option("--size", type=click.Choice(["full", "quick", "small"]), default="full", show_default=True)
 @click.option("--only", multiple=True, help="This join, and others named so.")
 @click.option("--minutes", type=float, help="No run begins later. Default: 27, quick 4.")

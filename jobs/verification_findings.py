@@ -9,6 +9,7 @@ from photon.jobs.dialect import F, union_of
 from photon.jobs.verification_primaries import PrimaryIdentity
 from photon.jobs.verification_reach import Unreadable
 from photon.jobs.verification_side_rows import without_side_rows
+from photon.logs.forgotten_files import has_forgotten
 from photon.registry.errors import RegistryUnavailable
 from photon.verification import case_pages
 from photon.verification.classes import Evidence
@@ -97,7 +98,9 @@ class Findings:
             "datacenter", F.col("file").alias("primary_file"), F.lit(True).alias("gone")
         )
         verdicts = verdicts.join(gone, ["datacenter", "primary_file"], "left")
-        can_not = (F.col("verdict") == "no primary") & (F.col("primary_file").isNull() | F.col("gone"))
+        verdicts = self._with_forgotten(verdicts, "primary_file")
+        is_gone = F.col("primary_file").isNull() | F.col("gone") | F.col("forgotten")
+        can_not = (F.col("verdict") == "no primary") & is_gone
         can_not = F.coalesce(can_not, F.lit(False))
         nobody = [F.lit(None).cast("string"), "event_id", F.lit(None).cast("long")]
         self.in_question.append(verdicts.where(can_not).select("datacenter", *nobody))
@@ -115,6 +118,7 @@ class Findings:
         """Report rows whose event is not at their place in the raw logs, where that place can be read."""
         expected = rows.where("complete").where(F.col("datacenter").isin(list(self._scope.selected)))
         expected = expected.join(self._files(unreadable), ["datacenter", "file"], "left_anti")
+        expected = self._with_forgotten(expected, "file").where(~F.col("forgotten"))
         present = records.where(F.col("event_id").isNotNull()).select(*PLACE, "event_id")
         without = expected.join(present, [*PLACE, "event_id"], "left_anti")
         detail = F.lit("no record of this id begins there").alias("detail")
@@ -126,6 +130,8 @@ class Findings:
     ) -> None:
         """Report records without a row in the side table of their class."""
         without_primaries = {name for (name, _), file in unreadable.items() if file.side == "primary"}
+        read = self._scope.read_offsets.items()
+        without_primaries |= {name for name, one in read if one.forgotten.get("primary")}
         cases = without_side_rows(records, decided, without_primaries)
         self._find("side_row_missing", union_of([cases, primary_lines]))
 
@@ -134,6 +140,20 @@ class Findings:
         self._find("primary_missing", found.missing)
         self._find("unmatched_twice", found.twice)
         self._find("unmatched_without_primary", found.without_primary)
+
+    def _with_forgotten(self, rows: DataFrame, file: str) -> DataFrame:
+        """Rows with `forgotten`: whether the state has forgotten the log file of this number (D13)."""
+        read = {name: one.files for name, one in self._scope.read_offsets.items()}
+        read = {name: files for name, files in read.items() if has_forgotten(files)}
+        known = [(name, number, True) for name, files in read.items() for number in sorted(files)]
+        known_files = self._session.createDataFrame(known, f"datacenter string, {file} int, is_known boolean")
+        last = [(name, max(files)) for name, files in read.items()]
+        last_files = self._session.createDataFrame(last, "datacenter string, last_file int")
+        rows = rows.join(F.broadcast(known_files), ["datacenter", file], "left")
+        rows = rows.join(F.broadcast(last_files), ["datacenter"], "left")
+        is_below = F.coalesce(F.col(file) < F.col("last_file"), F.lit(False)) & (F.col(file) > 0)
+        forgotten = F.coalesce(is_below & F.col("is_known").isNull(), F.lit(False))
+        return rows.withColumn("forgotten", forgotten).drop("is_known", "last_file")
 
     def _files(self, unreadable: Unreadable) -> DataFrame:
         """As a table to join: where logs are deleted after a while there may be many thousands."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from photon.jobs.dialect import F
 from photon.logs.files import Side
+from photon.process.readable import counted
 from photon.verification.classes import verified_until_us
 from photon.verification.report import DatacenterReport, Unverified
 from photon.verification.scope import Scope
@@ -79,6 +80,14 @@ def with_kept_times(scope: Scope, read_files: Sequence[Row]) -> dict[str, dict[i
     return found
 
 
+def forgotten_unverified(scope: Scope, name: str) -> list[Unverified]:
+    """Foreign files that were forgotten, and never verified, while gc dropped nothing: they hold it back."""
+    files = scope.read_offsets[name].forgotten.get("unverified", 0)
+    if not files or scope.pipeline.registry.keep_days is None:
+        return []
+    return [Unverified(counted(files, "forgotten file"), "foreign", 0, "gone before keep_days was set")]
+
+
 def how_far_verified(
     scope: Scope, name: str, files: Mapping[int, FileTimes], unreadable: Mapping[int, Unverified]
 ) -> DatacenterReport:
@@ -91,10 +100,10 @@ def how_far_verified(
     pending_us = min((time_us for time_us in times if time_us is not None), default=None)
     unverified, verified_earlier = summarize_unreadable(unreadable, read.files, verified)
     never_read, notes = scope.never_read(name), scope.notes(name)
-    if any(file.side == "primary" for file in unreadable.values()):
+    if read.forgotten.get("primary") or any(file.side == "primary" for file in unreadable.values()):
         notes.append(WITHOUT_PRIMARIES)
     return DatacenterReport(
-        unverified=(*unverified, *never_read),
+        unverified=(*unverified, *never_read, *forgotten_unverified(scope, name)),
         verified_earlier=verified_earlier,
         notes=tuple(notes),
         verified_until_us=verified_until_us(latest, scope.unread(name), pending_us),

@@ -22,7 +22,7 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.fold import ClaimsAt, Unclosed
 from photon.registry.holds import HashSet
 from photon.registry.id_registry import IdRegistry
-from photon.registry.view import unclosed_claimants
+from photon.registry.view import files_of_unclosed, unclosed_claimants
 from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 
@@ -71,6 +71,10 @@ class BatchCloses:
         """The last batch with which all that the epoch held by then is decided."""
         unclosed = (one for one in unclosed_claimants(self.registry.view) if one.epoch == self.epoch)
         return min([self._through, *(one.batch - 1 for one in unclosed)])
+
+    def named_files(self) -> set[int]:
+        """The numbers of the log files that claims name which are not closed yet."""
+        return files_of_unclosed(self.registry.view, self.epoch)
 
     @property
     def is_behind_claims(self) -> bool:

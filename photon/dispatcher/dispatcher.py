@@ -12,6 +12,7 @@ from typing import Literal
 from photon.dispatcher.batch import BatchExecution
 from photon.dispatcher.batch_tools import BatchTools
 from photon.dispatcher.completion import IndexLost, watermark_of
+from photon.dispatcher.forgetting import Forgetting
 from photon.dispatcher.log_reader import LogReader
 from photon.dispatcher.planning import (
     budget,
@@ -77,6 +78,7 @@ class Dispatcher:
         self.pipeline, self.datacenter = tools.pipeline, tools.datacenter
         self.state, self.clock = tools.state, tools.clock
         self.index, self.ahead = tools.index, tools.ahead
+        self._forgetting = Forgetting(tools.pipeline, tools.datacenter, tools.state)
         self.reader = self._new_reader()
         self._all_due = False
         self._out_of_reach = self.state.out_of_reach
@@ -190,6 +192,7 @@ class Dispatcher:
             self.tools.observer.timeline.looked(self.reader.files, now_us, seen_until_us)
         self._tell_completeness(mode, now_us)
         self.releasing.tend()
+        self._forget_files(now_us)
         # Between two orders new events have their turn: recovery may order many.
         if not self._had_order and not self.state.count_requeued():
             self._had_order = self._take_order(now_us)
@@ -274,6 +277,11 @@ class Dispatcher:
         if holders.out_of_reach != self._out_of_reach:
             self.state.note_out_of_reach(holders.out_of_reach)
             self._out_of_reach = holders.out_of_reach
+
+    def _forget_files(self, now_us: int) -> None:
+        """Forget log files that nothing names (protocol D13)."""
+        forgotten = self._forgetting.tend(self.reader, self.tools.closes, now_us)
+        self.tools.observer.timeline.forget(forgotten)
 
     def _take_order(self, now_us: int) -> bool:
         """Take up one order of recovery (protocol E4), as the next plans' work; False if there is none."""

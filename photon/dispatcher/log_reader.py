@@ -11,6 +11,7 @@ from photon.dispatcher.file_messages import log_entries, log_lost, log_problems,
 from photon.logs.announcements import Announcements
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
+from photon.logs.forgotten_files import SeenFolders
 from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.ranges import RangeGone, read_at
 from photon.logs.shares import next_to_serve, shares_of
@@ -163,6 +164,19 @@ class LogReader:
         if moved and self._store is not None:
             self._store.put_files(moved)
         return moved
+
+    def folders(self) -> dict[Side, SeenFolders]:
+        """What the last look saw of each log's folders."""
+        there = {side: (one for one in self.of(side).values() if one.state == "open") for side in self._tails}
+        return {side: SeenFolders.of(tail.seen.folders, there[side]) for side, tail in self._tails.items()}
+
+    def forget(self, numbers: Collection[int], changed: Mapping[int, TrackedFile]) -> None:
+        """Forget files, as the state has (protocol D13); others are `changed` by that."""
+        self.files.update(changed)
+        for number in numbers:
+            del self.files[number]
+        for noted in (self._late, self._grown, self._to_hold, self._with_new_headers):
+            noted.difference_update(numbers)
 
     def doubt(self, numbers: Iterable[int]) -> None:
         """Have the next look read these primary files: a lookup did not find a line of theirs."""

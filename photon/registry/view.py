@@ -364,6 +364,14 @@ def newest_states(view: View) -> list[LedgerState]:
     return [one for ledger, one in states if one.takes_entries or (one.is_open and ledger in awaited)]
 
 
+def files_of_unclosed(view: View, epoch: Epoch) -> set[int]:
+    """The numbers of the files that an epoch's unclosed claims name."""
+    unclosed = (one for state in newest_states(view) for one in state.unclosed.values())
+    return {
+        number for one in unclosed if one.claimant.epoch == epoch for number in np.unique(one.files).tolist()
+    }
+
+
 def unclosed_claimants(view: View) -> set[Claimant]:
     """The plans that hold something that no close has decided."""
     return {one.claimant for state in newest_states(view) for one in state.unclosed.values()}

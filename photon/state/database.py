@@ -28,6 +28,7 @@ from photon.state.plan import (
 )
 from photon.state.rows import (
     left_in,
+    marks,
     reading_column,
     segment_info,
     tracked_file,
@@ -40,14 +41,14 @@ from photon.storage.full_disks import why_not
 from photon.storage.tokens import Occurrence, PlanKey
 
 STATE_FILE = "dispatcher.sqlite"
-STATE_FORMAT = 2  # of SCHEMA: a table or column more is another format
+STATE_FORMAT = 3  # of SCHEMA: a table or column more is another format
 _BEGIN_ANEW = (
     "move {} away: the next start begins a new epoch and reads the logs again, and nothing is joined twice"
 )
 
 # The table `files` has the fields of LogFile and TrackedFile in their order, `unread_files` those of
-# UnreadFile; `ordered` has the records that the dispatcher took up by order, and after which batch (protocol
-# E4).
+# UnreadFile, `gone_files` when each was first known to be gone (protocol D13); `ordered` has the records that
+# the dispatcher took up by order, and after which batch (protocol E4).
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
@@ -59,6 +60,7 @@ CREATE TABLE files (
     disk_bytes INTEGER NOT NULL, seen_hash BLOB NOT NULL, modified_ns INTEGER NOT NULL,
     target TEXT NOT NULL, altered_us INTEGER NOT NULL, in_use INTEGER NOT NULL,
     strangers BLOB NOT NULL, end_unknown INTEGER NOT NULL);
+CREATE TABLE gone_files (number INTEGER PRIMARY KEY, since_us INTEGER NOT NULL);
 CREATE TABLE unread_files (
     side TEXT NOT NULL, path BLOB NOT NULL, kind TEXT NOT NULL, inode INTEGER NOT NULL,
     size_bytes INTEGER NOT NULL, changed_ns INTEGER NOT NULL, modified_ns INTEGER NOT NULL,
@@ -84,6 +86,7 @@ CREATE TABLE counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE inherited (token TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE segments (name TEXT PRIMARY KEY, events_of TEXT NOT NULL, reused TEXT NOT NULL) WITHOUT ROWID;
 """
+ASKED_AT_ONCE = 500  # values of one query; SQLite takes thousands
 _CODE_BITS = 0xFF  # SQLite's extended codes name the kind in these bits
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -198,6 +201,22 @@ class StateReader:
     def files(self) -> dict[int, TrackedFile]:
         return {row[0]: tracked_file(row) for row in self._db.execute("SELECT * FROM files")}
 
+    def gone_since_us(self) -> dict[int, int]:
+        """When each file that is gone was first known to be, by its number."""
+        return dict(self._db.execute("SELECT number, since_us FROM gone_files"))
+
+    @property
+    def forgotten(self) -> dict[str, int]:
+        """How many files were forgotten: of each side, and foreign ones that were never `unverified`."""
+        with reading_column("meta, forgotten,"):
+            return dict(json.loads(self.meta("forgotten") or "{}"))
+
+    def named_files(self) -> set[int]:
+        """The numbers of files that a record or the index names, without plans. WaitingDamaged, OSError."""
+        rows = self._db.execute("SELECT file_number FROM lost UNION SELECT file_number FROM ordered")
+        of_index = {number for each in self.segments() for number in each.events_of}
+        return {number for (number,) in rows} | of_index | self.waiting.files_left()
+
     def unread_files(self) -> list[UnreadFile]:
         """What of the logs is there and was not read at the last look."""
         with reading_column("unread_files"):
@@ -270,8 +289,13 @@ class StateReader:
 
     def ordered_at(self, places: Collection[Occurrence]) -> dict[Occurrence, int]:
         """Which of these records were taken up by order, and which batch was completed then."""
-        at = self.ordered()
-        return {place: at[place] for place in places if place in at}
+        wanted = json.dumps([[place.file_number, place.offset_bytes] for place in places])
+        rows = self._db.execute(
+            "SELECT file_number, offset_bytes, batch FROM json_each(?) AS each JOIN ordered "
+            "ON file_number = each.value ->> 0 AND offset_bytes = each.value ->> 1",
+            (wanted,),
+        )
+        return {Occurrence(number, offset): batch for number, offset, batch in rows}
 
     @property
     def out_of_reach(self) -> dict[str, str]:
@@ -281,7 +305,12 @@ class StateReader:
 
     def inherited_among(self, events: Iterable[str]) -> set[str]:
         """The events among these that earlier epochs joined and that are already counted as joined."""
-        return {event for event in events if self._has("inherited WHERE token = ?", event)}
+        wanted, found = list(events), set[str]()
+        for first in range(0, len(wanted), ASKED_AT_ONCE):
+            some = wanted[first : first + ASKED_AT_ONCE]
+            rows = self._db.execute(f"SELECT token FROM inherited WHERE token IN ({marks(some)})", some)
+            found |= {token for (token,) in rows}
+        return found
 
     def counts(self) -> Counts:
         classes = dict(self._db.execute("SELECT name, n FROM counts"))

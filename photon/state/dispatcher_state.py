@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -210,6 +211,23 @@ class DispatcherState(StateReader):
                 db.execute("DELETE FROM unread_files WHERE side = ?", (side,))
                 put(db, "unread_files", map(unread_values, entries))
             add_counts(db, {"lost_bytes": lost_bytes} if lost_bytes else {})
+
+    def note_gone(self, since_us: Mapping[int, int], back: Iterable[int]) -> None:
+        """Note since when files are gone, and which are `back`."""
+        with self._transaction() as db:
+            put(db, "gone_files", since_us.items())
+            db.executemany("DELETE FROM gone_files WHERE number = ?", [(number,) for number in back])
+
+    def forget_files(
+        self, numbers: Collection[int], changed: Iterable[TrackedFile], counts: Mapping[str, int]
+    ) -> None:
+        """Forget files (protocol D13), and store what others took over of them. `counts`: as `forgotten`."""
+        forgotten = json.dumps(dict(Counter(self.forgotten) + Counter(counts)))
+        with self._transaction() as db:
+            for table in ("files", "gone_files"):
+                db.executemany(f"DELETE FROM {table} WHERE number = ?", [(number,) for number in numbers])
+            put(db, "files", map(file_values, changed))
+            put(db, "meta", [("forgotten", forgotten)])
 
     def put_sizes(self, grown: Iterable[TrackedFile]) -> None:
         """Store how big files are now: if one disappears, its unread bytes are counted (protocol D5)."""

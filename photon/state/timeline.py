@@ -78,6 +78,12 @@ class Timeline:
                 self._clean_us = seen_until_us
             self._next_sizes_us = now_us + max(STEP_US, len(grown) * MICROSECONDS // MOST_SIZES_A_SECOND)
 
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Forget files whose bytes are all told."""
+        for number in numbers:
+            self._sizes.pop(number, None)
+            self._away.discard(number)
+
     def committed(self, batch: int, readable_us: int) -> None:
         """Take in since when the rows of a batch can be read."""
         self._batches.append((batch, readable_us))

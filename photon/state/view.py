@@ -124,6 +124,7 @@ class ReadOffsets:
     problem: str = ""
     is_unreadable: bool = False  # there is a state, and it can't be read
     unread: tuple[UnreadFile, ...] = ()  # files that are there and were not read
+    forgotten: Mapping[str, int] = field(default_factory=dict)  # as the state counts them
 
     def of(self, side: Side) -> list[TrackedFile]:
         return [tracked for tracked in self.files.values() if tracked.file.side == side]
@@ -149,6 +150,7 @@ def read_offsets(folder: Path) -> ReadOffsets:
                 state.waiting.earliest_primary_us(),
                 state.counts().conflicting,
                 unread=tuple(state.unread_files()),
+                forgotten=state.forgotten,
             )
     except StateUnavailable as error:
         return ReadOffsets(problem=str(error), is_unreadable=True)

@@ -39,10 +39,11 @@ from photon.storage.mended_letters import MendedLetter, mended_before, mended_le
 from photon.storage.replacing import data_files
 from photon.storage.tables import OutputTable
 from photon.storage.tokens import Occurrence
+from photon.storage.verified_files import read_verified_offsets
 from photon.verification.kept import FORMAT, KeptManifest, read_kept
 from photon.verification.report import MOST_EXAMPLES, Example, Finding, Unverified
 from photon.verification.since import FileLook, Since, Table, look_at, mended_since, trusted_files
-from photon.verification.stored_reports import is_fully_verified, read_verified_offsets
+from photon.verification.stored_reports import is_fully_verified
 from photon.verification.tasks import NO_PLAN
 from photon.verification.unmatched_scope import UnmatchedScope, unmatched_scope
 

@@ -79,4 +79,4 @@ def test_a_state_of_before_is_refused_and_once_it_is_moved_away_nothing_joins_tw
 
 
 def test_another_schema_of_the_state_is_another_format() -> None:
-    assert (STATE_FORMAT, sha256(SCHEMA.encode()).hexdigest()[:16]) == (2, "d453122e4ec28e7b")
+    assert (STATE_FORMAT, sha256(SCHEMA.encode()).hexdigest()[:16]) == (3, "3f03e63f237ee2a2")

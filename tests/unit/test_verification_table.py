@@ -19,6 +19,7 @@ from photon.storage.append_table import FORMAT_PROPERTY, AppendTable, compact_re
 from photon.storage.delta import LakeUnavailable
 from photon.storage.mended_letters import MendedLetter, add_mended, mended_letters
 from photon.storage.tokens import Occurrence
+from photon.storage.verified_files import VERIFIED_FILES, read_verified_offsets
 from photon.upkeep.compact import plan_compaction
 from photon.verification.report import (
     TERMS,
@@ -31,10 +32,8 @@ from photon.verification.report import (
 from photon.verification.stored_reports import (
     MOST_UNVERIFIED_STORED,
     REPORTS,
-    VERIFIED_FILES,
     append,
     newest,
-    read_verified_offsets,
 )
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 from tests.support.faulty_disk import FaultyDisk

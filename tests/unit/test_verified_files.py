@@ -9,13 +9,12 @@ import pytest
 from photon.logs.files import LogFile, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.state.view import ReadOffsets
+from photon.storage.verified_files import read_verified_offsets, store_verified_offsets
 from photon.verification.report import Unverified, VerifiedEarlier
 from photon.verification.scope import Scope
 from photon.verification.stored_reports import (
     is_fully_verified,
     newly_verified_offsets,
-    read_verified_offsets,
-    store_verified_offsets,
     summarize_unreadable,
 )
 from tests.support.memory_ledgers import MemoryLedgers, memory_registry

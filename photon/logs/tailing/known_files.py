@@ -65,6 +65,9 @@ class KnownFiles:
             for path, (file, number) in self.seen.items()
             if number in look.present and look.files[number].file.path == path
         }
+        self.preallocated &= look.files.keys()
+        self._half_lines = {n: at for n, at in self._half_lines.items() if n in look.present}
+        self._failed_cuts = {n: problem for n, problem in self._failed_cuts.items() if n in look.files}
 
     def doubt(self, files: Iterable[LogFile]) -> None:
         """Try at the next look whether these can be read."""

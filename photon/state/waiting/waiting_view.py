@@ -142,6 +142,16 @@ class WaitingView:
         files, counts = np.unique(np.concatenate(numbers), return_counts=True)
         return dict(zip(files.tolist(), counts.tolist(), strict=True))
 
+    def files_left(self) -> set[int]:
+        """The numbers of the files of all records here, also given up. WaitingDamaged, OSError."""
+        found = {name: self.rows_left(name) for name in self._listed}
+        return {
+            number
+            for name, rows in found.items()
+            if len(rows)
+            for number in np.unique(self._listed[name].index.records["_file"].to_numpy()[rows]).tolist()
+        }
+
     def key_hashes(self) -> npt.NDArray[np.uint64]:
         """The hashes of the keys of all records that wait, sorted, each once. WaitingDamaged, OSError."""
         waiting = [

@@ -15,6 +15,7 @@ from photon.dispatcher.reading_again import as_mended
 from photon.join.adapting import RawRecords
 from photon.join.records import raw_records
 from photon.logs.files import LogFile, TrackedFile
+from photon.logs.forgotten_files import are_forgotten
 from photon.logs.lines_at import ends_of_files, read_records_at
 from photon.logs.parse import parse_combined
 from photon.pipeline.location import Location
@@ -55,7 +56,8 @@ class RecordsAt:
         files: dict[int, LogFile] = {number: one.file for number, one in copy.files.items()}
         known = np.where(is_read, numbers, -1)
         files[-1] = LogFile(-1, "foreign", "", 0, False, b"", 0, 0, b"")
-        is_place = (offsets >= 0) & (offsets < ends_of_files(numbers, copy.files))
+        is_inside = offsets < ends_of_files(numbers, copy.files)
+        is_place = (offsets >= 0) & (is_inside | are_forgotten(numbers, copy.files))
         return cls(raw_records(pc.fill_null(lines, b""), known, files), copy.log, is_read, is_place)
 
     @property

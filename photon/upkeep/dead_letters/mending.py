@@ -39,6 +39,7 @@ from photon.upkeep.recovery import OrdersPlan, Recovered
 
 # Gets a line and why it is a dead letter; returns the mended line, or None to leave it as it is.
 Mend = Callable[[bytes, str], bytes | str | None]
+FORGOTTEN = "its log file is gone for days and was forgotten: log the line anew"
 GONE = "its line is neither in its log nor whole in the table: put the log's file back"
 
 
@@ -206,8 +207,12 @@ def _parsed(
         place = line.letter.occurrence
         if line.after is not None and not line.problem:
             by_file[place.file_number][place.offset_bytes] = line.after
-    parts, known, bad = [FOREIGN_EVENTS.empty_table()], {}, {}
+    parts, known = [FOREIGN_EVENTS.empty_table()], {}
+    bad: dict[Occurrence, str] = {}
     for number, of_file in by_file.items():
+        if number not in found.files:
+            bad |= {Occurrence(number, offset): FORGOTTEN for offset in of_file}
+            continue
         file = found.files[number].file
         parsed = parse_lines(of_file, file, pipeline.foreign, pipeline.limits)
         parts.append(parsed.events)

@@ -83,6 +83,8 @@ def _slowest(
     def path(number: int) -> str:
         if events.epoch == epoch and number in files:
             return files[number].file.path
+        if events.epoch == epoch:
+            return f"log file {number}, which is gone and was forgotten"
         return f"file {number} of epoch {events.epoch}"
 
     for row in np.argsort(-took_us, kind="stable")[:most].tolist():

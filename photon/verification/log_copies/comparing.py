@@ -252,9 +252,11 @@ def _lacks(
     for each in asked:
         for name in each.datacenters:
             for digest in known[name].copy.of_hour(each.hour):
-                place = name, digest.file
-                if known[name].files[digest.file].state != "open":
+                place, file = (name, digest.file), known[name].files.get(digest.file)
+                if file is None or file.state != "open":
                     gone.add(each.hour)
+                if file is None:  # it was forgotten
+                    continue
                 first, last = bounds.get(place, (digest.first_offset, digest.last_offset))
                 bounds[place] = min(first, digest.first_offset), max(last, digest.last_offset)
                 hours.setdefault(place, set()).add(digest.hour_us)

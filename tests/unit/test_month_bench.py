@@ -1,0 +1,20 @@
+"""The month of files that come and go, in small: what a state holds does not grow with its age."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.month import measure_month
+
+MOST_GROWTH = 1.2  # from the third day to the last
+
+
+@pytest.mark.slow
+def test_on_the_last_day_the_state_is_as_large_as_on_the_third(tmp_path: Path) -> None:
+    """Times and memory depend on the machine: `make bench-month` measures them."""
+    found = measure_month(tmp_path, days=5, files=480, progress=print)
+    assert found["ratios"]["known_files"] <= MOST_GROWTH
+    assert found["ratios"]["state_bytes"] <= MOST_GROWTH
+    assert found["counts"]["joined"] == found["counts"]["foreign"] == 5 * 24 * 2
