@@ -12,7 +12,7 @@ export PIP_NO_INPUT := 1
 # Set in many images; each process would compile Photon's modules anew, which takes 1 s of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift bench-month flink figures lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift bench-month flink figures wheel lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, and Delta's JARs"
@@ -45,6 +45,7 @@ help:
 	@echo "make bench-killed-shift  measure how soon a killed shift joins again under Dagster, and live delay beside reports"
 	@echo "make flink      Flink for make bench, in an environment of its own"
 	@echo "make figures    the paper's figures, and live delay beside Spark and Flink, into docs/figures.md (some 25 minutes)"
+	@echo "make wheel      the package photon-join, into dist/, for Python 3.11 and 3.12"
 	@echo "make lock       requirements.lock anew from pyproject.toml"
 	@echo "make clean      remove .venv and all that the other targets made"
 
@@ -226,6 +227,12 @@ flink: setup
 figures: dynoxide
 	$(BIN)/python -m bench figures
 
+# From nothing that an earlier build left: setuptools would take files along that are no more.
+wheel:
+	@rm -rf build dist
+	@$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@echo "$$(echo dist/*.whl) is made. Install it: pip install '$$(echo dist/*.whl)[spark]', then: photon setup"
+
 # Keeps the versions that still fit; to take newer ones, remove requirements.lock first.
 lock:
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
@@ -236,6 +243,6 @@ lock:
 	@echo "requirements.lock is made"
 
 clean:
-	rm -rf .venv *.egg-info build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv *.egg-info build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf site spark-warehouse metastore_db derby.log demo examples/*/logs examples/*/lake examples/*/state
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -140,6 +140,8 @@ def build_session(
     no archive itself.
     """
     java_command()
+    if not spark_jars_dir().is_dir():
+        raise EnvironmentLacks(f"{spark_jars_dir()} lacks the JARs of Delta Lake, fetch them: photon setup")
     check_temporary_folders()
     master, settings = master or local_master(), dict(settings or {})
     python = settings.get("spark.pyspark.python", PYTHON) if is_cluster(master) else sys.executable

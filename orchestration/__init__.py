@@ -4,3 +4,7 @@
 and hand its decision to Dagster; `schedules` runs what goes by the clock. No work is done here. `demo` shows
 all of it on one machine. Read `definitions` first.
 """
+
+from photon.process.extras import need_extra
+
+need_extra("dagster")

@@ -15,6 +15,7 @@ import click
 GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
     {
         "begin": {
+            ("setup",): "Fetch what Spark needs beyond its package, once.",
             ("init",): "Write a pipeline file for logs that are there.",
             ("join",): "Join the logs of a pipeline's datacenters.",
         },

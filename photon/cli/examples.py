@@ -76,6 +76,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon trace pipeline.yaml c42",
             "photon trace pipeline.yaml c42 --no-logs --json",
         ),
+        "setup": ("photon setup     # once for each environment",),
         "registry": (
             "photon registry init pipeline.yaml",
             "photon registry state pipeline.yaml",

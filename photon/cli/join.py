@@ -28,6 +28,7 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.process.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
+from photon.process.extras import has_extra
 from photon.process.readable import counted
 
 log = logging.getLogger(__name__)
@@ -49,8 +50,8 @@ SHOWN = ("batches", "primary", "foreign", "joined", "joined_elsewhere", "unjoina
 @click.option(
     "--engine",
     type=click.Choice(["spark", "local"]),
-    default="spark",
-    show_default=True,
+    default=lambda: "spark" if has_extra("spark") else "local",
+    show_default="spark, if it is installed",
     help="local: without Spark, in this process; for logs too small for a JVM.",
 )
 @click.option("--master", help="Spark's master, such as spark://HOST:7077. Default: the pipeline file's.")

@@ -17,6 +17,7 @@ import click
 from photon.cli.ending import Ending, current_ending, fail, is_redrawn, line_start, say
 from photon.process.environment import environment_lack
 from photon.process.errors import NOT_DONE, WRONG_USAGE, UserError
+from photon.process.extras import need_extra_of
 from photon.process.pace import seldom
 from photon.process.readable import harmless
 
@@ -211,6 +212,10 @@ def expected_errors(pipeline_file: Path | None = None) -> Iterator[None]:
         yield
     except UserError as error:
         fail(str(error), error.exit_status)
+    except ModuleNotFoundError as error:
+        with expected_errors():
+            need_extra_of(error)
+        raise
     except BrokenPipeError:  # nobody reads what is printed
         raise
     except OSError as error:

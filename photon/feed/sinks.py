@@ -13,6 +13,7 @@ from photon.feed.sink import Fed, Sink
 from photon.feed.stdout import Form, StandardOutput
 from photon.pipeline.location import Location, parse_s3_url
 from photon.process.errors import WrongUsage
+from photon.process.extras import need_extra
 from photon.storage.store import store_of
 from photon.storage.sync import UNFINISHED
 
@@ -30,7 +31,7 @@ def sink_of(
 ) -> Iterator[Sink]:
     """The sink that `--to`, `--into`, `--cursor` and `--format` name, until the follower ends.
 
-    Without a target it is `out`. WrongUsage, FollowedAlready.
+    Without a target it is `out`. WrongUsage, ExtraMissing, FollowedAlready.
     """
     is_postgres = target is not None and target.startswith(("postgresql://", "postgres://"))
     if into is not None and not is_postgres:
@@ -46,10 +47,9 @@ def sink_of(
         ):
             yield stdout
     elif is_postgres:
-        try:
-            from photon.feed.postgres import PostgresTable
-        except ImportError:
-            raise WrongUsage("--to postgresql://: pip install 'photon-join[postgres]' first") from None
+        need_extra("postgres")
+        from photon.feed.postgres import PostgresTable
+
         with closing(PostgresTable(target, into, fed, takes_changes)) as table:
             yield table
     else:

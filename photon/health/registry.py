@@ -9,6 +9,7 @@ from photon.health.verdict import Level, Measure, Verdict, level_of, passing
 from photon.pipeline.file import Pipeline
 from photon.pipeline.sections import Shares
 from photon.process.errors import UserError
+from photon.process.pages import page
 from photon.registry.errors import RegistryMissing, RegistryUnavailable
 from photon.registry.opening import GRACE_SECONDS
 from photon.registry.stores.decisions import majority
@@ -78,7 +79,7 @@ def _endpoints(state: RegistryState, pipeline: Pipeline) -> Verdict:
     says = "; ".join(f"{one.endpoint}: {one.health} ({one.problem})" for one in unwell)
     may_go = f"{spare} more may go down" if spare >= 0 else "No id can be registered"
     lost = [f"photon registry repair {pipeline.typed} --endpoint {one.endpoint}" for one in unwell]
-    remedy = f"{BRING_BACK}; if its data is lost: {'; '.join(lost)} (docs/operations/registry.md)"
+    remedy = f"{BRING_BACK}; if its data is lost: {'; '.join(lost)} ({page('docs/operations/registry.md')})"
     level: Level = "error" if spare < SPARE_ENDPOINTS else "warn"
     return passing(level, f"{says}. {may_go}", remedy, measures=measures)
 

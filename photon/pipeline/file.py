@@ -42,6 +42,7 @@ from photon.pipeline.sections import (
 )
 from photon.pipeline.values import PIPELINE_NAME, TEXT_TABLES, AdapterName, DatacenterName, Owner, Url
 from photon.process.errors import WrongUsage, without_passwords
+from photon.process.pages import page
 
 
 def _with_default_places(datacenters: object) -> object:
@@ -98,7 +99,8 @@ class Pipeline(Strict):
     def if_lake_is_lost(self, datacenter: str) -> str:
         """The remedy for a lake that nobody can bring back. The only datacenter has nobody to join on."""
         if self.datacenters.keys() <= {datacenter}:
-            return 'if it is lost for good, all is joined anew ("Begin anew" in docs/operations/backups.md)'
+            anew = page("docs/operations/backups.md")
+            return f'if it is lost for good, all is joined anew ("Begin anew" in {anew})'
         return f"if it is lost for good: photon retire {self.typed} {datacenter} --lake-is-gone"
 
     @property

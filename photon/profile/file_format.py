@@ -19,9 +19,10 @@ from photon.logs.formats.json_lines import decode_record
 from photon.logs.formats.line_formats import OWN
 from photon.logs.formats.lines import LineReader
 from photon.pipeline.values import Encoding, OwnFormat
+from photon.process.pages import page
 from photon.profile.column_names import numbered
 
-OTHER_TEXT = "docs/formats-and-adapters.md#text-of-another-kind says how Photon reads it by a class of yours"
+OTHER_TEXT = f"{page('docs/formats-and-adapters.md')}, text of another kind: a class of yours can read it"
 _LINES_FOR_FORMAT = 20
 _ROWS_LOOKED_AT = 200
 _DELIMITERS = ",;\t|\x01"

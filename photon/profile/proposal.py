@@ -75,7 +75,7 @@ def pipeline_text(
     files are links that leave the logs folder.
     """
     lines = [
-        "# Written by photon init. Every key: docs/pipeline-file.md. Paths are relative to this file.",
+        "# By photon init. Every key: Photon's docs/pipeline-file.md. Paths are relative to this file.",
         f"name: {_text(name)}",
         "datacenters:",
         *(f"  {each}: {{{_folders(each, logs, before)}}}" for each, logs in datacenters.items()),

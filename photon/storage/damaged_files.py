@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from photon.pipeline.location import Location, is_inside
+from photon.process.pages import page
 from photon.process.readable import counted
 from photon.storage.delta import LakeUnavailable
 from photon.storage.store import store_of
 
-REMEDY = "from a copy of the lake; if there is none, see docs/operations/backups.md, a damaged data file"
+_PAGE = page("docs/operations/backups.md")
+REMEDY = f"from a copy of the lake; if there is none, see {_PAGE}, a damaged data file"
 
 
 def damaged(datacenter: str, file: object, why: str) -> LakeUnavailable:

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
-from deltalake import DeltaTable, PostCommitHookProperties
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
 
 from photon.pipeline.location import Location
 from photon.process.errors import UserError
@@ -225,6 +226,18 @@ def create_table(
         configuration=properties,
         partition_by=list(partition_by),
         raise_if_key_not_exists=False,  # Photon has properties of its own
+    )
+
+
+def commit_files(handle: DeltaTable, files: Sequence[AddAction], commit: CommitProperties) -> None:
+    """Commit files through the very handle that is given (protocol A3). DeltaError."""
+    handle.create_write_transaction(
+        [*files],
+        mode="append",
+        schema=handle.schema(),
+        partition_by=partitions_of(handle) or None,
+        commit_properties=commit,
+        post_commithook_properties=HOOKS,
     )
 
 

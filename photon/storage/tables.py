@@ -30,7 +30,6 @@ from photon.storage.data_files import DataFiles, rows_of
 from photon.storage.delta import (
     APP_METADATA,
     BATCH_METADATA,
-    HOOKS,
     LOG_FOLDER,
     PLAN_METADATA,
     LakeUnavailable,
@@ -38,6 +37,7 @@ from photon.storage.delta import (
     check_readable,
     check_writable,
     columns_in_files,
+    commit_files,
     create_table,
     is_table,
     lake_errors,
@@ -365,15 +365,9 @@ class OutputTable:
                 says[PLAN_METADATA] = plan_id
             commit = CommitProperties(custom_metadata=says, app_transactions=[Transaction(app, batch)])
             fault_point("lake.before_commit", self.folder)
+            added = [add_action(self.folder, file, partitions_of(handle)) for file in files]
             try:
-                handle.create_write_transaction(
-                    [add_action(self.folder, file, partitions_of(handle)) for file in files],
-                    mode="append",
-                    schema=handle.schema(),
-                    partition_by=partitions_of(handle) or None,
-                    commit_properties=commit,
-                    post_commithook_properties=HOOKS,
-                )
+                commit_files(handle, added, commit)
             except CommitFailedError as error:
                 raise CommitConflict(f"{self.folder}: batch {batch} of {app}: {error}") from error
             fault_point("lake.after_commit", self.folder)

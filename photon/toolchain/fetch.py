@@ -1,7 +1,8 @@
 """Fetch what Photon needs that pip can't install: Delta's JARs; a registry's servers for tests and demo.
 
-`python -m photon.toolchain.fetch` (part of `make setup`) fetches into the environment that Photon is
-installed in. With `--dynoxide` or `--dynamodb-local` (`make` targets of these names) it fetches that alone.
+`photon setup` and `python -m photon.toolchain.fetch` (part of `make setup`) fetch into the environment that
+Photon is installed in. With `--dynoxide` or `--dynamodb-local` (`make` targets of these names) it fetches
+that alone.
 `--check-java` runs on a bare Python, without packages.
 """
 
@@ -31,8 +32,13 @@ def missing(wanted: Sequence[Fetched]) -> list[Fetched]:
     return [each for each in wanted if not each.is_there()]
 
 
-def _fetch_missing(wanted: Sequence[Fetched]) -> None:
-    """Fetch what is missing, one set-up at a time, and remove what a killed one left behind."""
+def fetch_missing(wanted: Sequence[Fetched]) -> None:
+    """Fetch what is missing, one set-up at a time, and remove what a killed one left behind.
+
+    FetchFailed, JavaMissing, OSError.
+    """
+    if not missing(wanted):
+        return
     share = share_dir()
     share.mkdir(parents=True, exist_ok=True)
     with (share / ".lock").open("w") as lock:
@@ -51,9 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         java_command()
         if "--check-java" not in arguments:
-            wanted = needed(arguments)
-            if missing(wanted):
-                _fetch_missing(wanted)
+            fetch_missing(needed(arguments))
     except (JavaMissing, FetchFailed) as error:
         print(f"photon.toolchain.fetch: {error}", file=sys.stderr)
         return 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+
+from photon.process.errors import UserError
 
 # The file in each fetched folder that says what was asked for, so that a new version is fetched anew.
 STAMP = "FETCHED"
@@ -16,13 +19,20 @@ FETCH_ATTEMPTS = 3
 RETRY_PAUSE_SECONDS = 3
 
 
-class FetchFailed(Exception):
+class FetchFailed(UserError):
     """Something could not be fetched; the message names it, the reason and what to do."""
 
 
 def share_dir() -> Path:
-    """Return the folder, in the environment that Photon is installed in, for what pip can't install."""
-    return Path(sys.prefix) / "share" / "photon"
+    """Return the folder for what pip can't install.
+
+    It is in the environment that Photon is installed in; or the user's, where only others may write there.
+    """
+    of_all = Path(sys.prefix) / "share" / "photon"
+    there = next(place for place in (of_all, *of_all.parents) if place.exists())
+    if there == of_all or os.access(there, os.W_OK):
+        return of_all
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "photon"
 
 
 @dataclass(frozen=True)

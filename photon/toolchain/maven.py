@@ -105,7 +105,10 @@ class Jars(Fetched):
         """See `Fetched`. JavaMissing if there is no Java to run Ivy on."""
         ivy = sorted(_pyspark_jars_dir().glob("ivy-*.jar"))
         if not ivy:
-            raise FetchFailed(f"No ivy-*.jar in {_pyspark_jars_dir()}; reinstall pyspark: make clean setup")
+            raise FetchFailed(
+                f"No ivy-*.jar in {_pyspark_jars_dir()}; install pyspark anew: pip uninstall pyspark, then: "
+                "pip install 'photon-join[spark]'"
+            )
         (work / "ivy.xml").write_text(self.ivy_file())
         (work / "settings.xml").write_text(_IVY_SETTINGS.format(cache=quoteattr(str(work / "cache"))))
         command = [
@@ -138,7 +141,7 @@ class Jars(Fetched):
         wanted = ", ".join(str(artifact) for artifact in self.artifacts)
         raise FetchFailed(
             f"{self.title} ({wanted}) could not be fetched: {reason}. Check that Java reaches Maven's central"
-            " repository (a proxy goes into JAVA_TOOL_OPTIONS) and run again: make setup"
+            " repository (a proxy goes into JAVA_TOOL_OPTIONS) and run again: photon setup"
         )
 
     def _refuse_others(self, files: Path) -> None:
@@ -151,7 +154,7 @@ class Jars(Fetched):
                 raise FetchFailed(
                     f"{self.title}: {file.name} is not the file that Photon was tested with: its SHA-256 is"
                     f" {found}, not {pinned.get(file.name, 'one that is known')}. Look at what stands"
-                    " between this machine and Maven's central repository, and run again: make setup"
+                    " between this machine and Maven's central repository, and run again: photon setup"
                 )
 
 
@@ -209,9 +212,7 @@ def artifact_names(file_names: Iterable[str]) -> tuple[str, ...]:
 def _pyspark_jars_dir() -> Path:
     spec = importlib.util.find_spec("pyspark")  # without importing it: photon does not import pyspark
     if spec is None or spec.origin is None:
-        raise FetchFailed(
-            "pyspark is not installed in this environment, and its Ivy is needed. Run: make setup"
-        )
+        raise FetchFailed("pyspark is not installed: pip install 'photon-join[spark]', then: photon setup")
     return Path(spec.origin).parent / "jars"
 
 

@@ -53,7 +53,7 @@ class NpmProgram(Fetched):
             raise FetchFailed(
                 f"{self.title}: {self.url()} is not the file that Photon was tested with: its hash is"
                 f" sha512-{found}, not sha512-{self.sha512}. Name another registry in {REGISTRY_VARIABLE}"
-                " and run again: make setup"
+                " and run again: make dynoxide"
             )
         files.mkdir()
         program = files / Path(self.file).name
@@ -81,5 +81,5 @@ class NpmProgram(Fetched):
         raise FetchFailed(
             f"{self.title} could not be fetched from {self.url()}: {reason}. Check that the npm registry can"
             f" be reached (a proxy goes into HTTPS_PROXY, another registry into {REGISTRY_VARIABLE}) and run"
-            " again: make setup"
+            " again: make dynoxide"
         )

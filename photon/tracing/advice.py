@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC
 
+from photon.process.pages import page
 from photon.state.starting import starts
 from photon.tracing.report import DatacenterTrace, RegistryAnswer, Trace
 
@@ -47,8 +48,8 @@ def _leave_one_row(found: Trace) -> str:
 def _take_out_the_row(file: str, found: Trace) -> str:
     return (
         f"Keep a copy of {file} for analysis. Then, if its record is in the logs, take the row out of the "
-        "table (docs/operations/backups.md, a row that the registry does not know), and have the event "
-        f"joined again: photon recover {found.pipeline}."
+        f"table ({page('docs/operations/backups.md')}, a row that the registry does not know), and have "
+        f"the event joined again: photon recover {found.pipeline}."
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from photon.pipeline.file import Pipeline
 from photon.process.faults import fault_point
+from photon.process.pages import page
 from photon.registry.address import EndpointAddress, LedgersAddress, table_name, tables_of
 from photon.registry.appending import append, everywhere
 from photon.registry.entry import Entry, LedgerId
@@ -232,7 +233,7 @@ def slot_of(address: LedgersAddress, url: str) -> int:
     if len(urls) == 1:
         raise RegistryMismatch(
             f"{url} is the only endpoint of {address.pipeline}: there is nothing to repair it from."
-            " Put its data back, or begin anew (docs/operations/backups.md)"
+            f" Put its data back, or begin anew ({page('docs/operations/backups.md')})"
         )
     return urls.index(url.rstrip("/"))
 

@@ -12,6 +12,7 @@ from photon.feed.sink import Fed
 from photon.feed.sinks import sink_of
 from photon.feed.stdout import StandardOutput
 from photon.process.errors import WrongUsage
+from photon.process.extras import ExtraMissing
 from tests.feed.made_steps import FED, release, step
 
 UNJOINED = Fed(FED.pipeline, FED.name, "unjoined")
@@ -81,9 +82,9 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
 def test_without_its_library_postgresql_is_refused_with_the_command_that_brings_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "photon.feed.postgres", None)
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
     with (
-        pytest.raises(WrongUsage, match=r"pip install 'photon-join\[postgres\]'"),
+        pytest.raises(ExtraMissing, match=r"pip install 'photon-join\[postgres\]'"),
         sink_of("postgresql://localhost/db", FED, sys.stdout.buffer),
     ):
         pass

@@ -224,7 +224,7 @@ def test_a_failed_fetch_is_tried_again_and_then_said_in_one_line(java, share, ca
     assert message.count("\n") == 1
     assert "io.delta:delta-spark_4.2_2.13" in message
     assert "Connection refused" in message
-    assert "make setup" in message
+    assert "photon setup" in message
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_registry_without_the_package_is_named_with_the_variable_that_names_an
     npm: NpmFolder, program: NpmProgram
 ) -> None:
     npm.archive("@maker/thing", "1.2.3").unlink()
-    with pytest.raises(FetchFailed, match=r"thing-1\.2\.3\.tgz.*npm_config_registry.*make setup"):
+    with pytest.raises(FetchFailed, match=r"thing-1\.2\.3\.tgz.*npm_config_registry.*make dynoxide"):
         program.fetch()
 
 

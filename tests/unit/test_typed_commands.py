@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("photon", "assets", "orchestration", "resources", "jobs")
 # Commands that are told to people who mend or run a pipeline.
 # The first ones take no pipeline file, and messages speak of the last ones without typing them.
-NAMES = COMMANDS.keys() - {"init", "completion", "registry", "sql", "follow", "ui"}
+NAMES = COMMANDS.keys() - {"setup", "init", "completion", "registry", "sql", "follow", "ui"}
 COMMAND = re.compile(rf"\bphoton (?:{'|'.join(NAMES)}|registry (?:{'|'.join(registry.commands)}))\b")
 # These expressions name the pipeline file; their values are quoted for a shell.
 NAMES_THE_FILE = re.compile(

@@ -66,6 +66,7 @@ from photon.state.outcomes import Counts
 from photon.state.view import open_view
 from photon.storage.columns import BATCH_TABLES, TableName
 from photon.storage.delta import LakeUnavailable
+from photon.storage.library_trial import refuse_broken_library
 from photon.storage.tables import OutputTable
 
 log = logging.getLogger(__name__)
@@ -180,10 +181,11 @@ class JoinRun:
         """Join until the end that `mode` and the limits name, or until a stop is requested.
 
         Raises AlreadyRunning, StoppedWaiting, AdapterNotFound, FormatNotFound, PlaceTaken, RegistryMissing,
-        RegistryMismatch, LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged, and what is unavailable
-        before the first batch.
+        RegistryMismatch, LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged,
+        LibraryBreaksCommits, and what is unavailable before the first batch.
         """
         check_modules(self.pipeline)
+        refuse_broken_library()
         if (lack := limits_lack()) is not None:
             self._end_with(lack)
         self._refuse_before_anything_is_made()

@@ -17,6 +17,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from photon.process.pages import page
 from photon.registry.stores.copies import NoReply
 
 # All that a request may end with. The last four are raised by reading an answer that breaks the API, such as
@@ -51,7 +52,8 @@ DENIED = (
 )
 _TABLE_MISSING = "ResourceNotFoundException"
 _MEND_RIGHTS = (
-    "mend its credentials or rights (docs/operations/registry.md: an endpoint that does not let Photon in)"
+    f"mend its credentials or rights ({page('docs/operations/registry.md')}: "
+    "an endpoint that does not let Photon in)"
 )
 
 

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 from pathlib import Path
 
+from photon.process.pages import page
 from photon.registry.stores.copies import NoReply, NoReplyKind
 
 # Servers of an earlier Photon kept the local registry in these files.
@@ -19,7 +20,7 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DENIED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _PRIMARY_CODE = 0xFF  # SQLite's extended codes have the primary one in their lowest byte
-_LOST = 'docs/operations/backups.md, "A lost registry"'
+_LOST = f'{page("docs/operations/backups.md")}, "A lost registry"'
 
 
 class NoAnswer(Exception):
