@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -91,9 +92,9 @@ CHANGES: dict[str, Callable[[World], object]] = {
 }
 
 
-@pytest.mark.parametrize("change", a_share([*CHANGES], 0))
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_plan_on_another_registry_than_there_is_does_nothing(world: World, verb: str, change: str) -> None:
+@pytest.mark.parametrize("case", a_share([*product(VERBS, CHANGES)], 0, of=4), ids=" before ".join)
+def test_a_plan_on_another_registry_than_there_is_does_nothing(world: World, case: tuple[str, str]) -> None:
+    verb, change = case
     plan = VERBS[verb](world)
     CHANGES[change](world)
     before = world.ledgers.copy()
@@ -103,12 +104,11 @@ def test_a_plan_on_another_registry_than_there_is_does_nothing(world: World, ver
     assert (after.register, after.values) == (before.register, before.values)
 
 
-@pytest.mark.parametrize("change", a_share([*CHANGES], 1))
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("case", a_share([*product(VERBS, CHANGES)], 1, of=4), ids=" before ".join)
 def test_a_verb_whose_plan_is_outdated_plans_anew_and_does_what_that_plan_tells(
-    world: World, verb: str, change: str
+    world: World, case: tuple[str, str]
 ) -> None:
-    expected: list[object] = []
+    (verb, change), expected = case, list[object]()
 
     def plan() -> UpkeepPlan[Any]:
         made = VERBS[verb](world)

@@ -65,15 +65,23 @@ def rename(world: World, new: str, same_lake: bool = False) -> None:
     world.pipeline = load_pipeline(file)
 
 
+def remove(world: World) -> None:
+    shutil.rmtree(lake(world))
+
+
+def remove_log(world: World) -> None:
+    shutil.rmtree(lake(world) / "joined_events" / "_delta_log")
+
+
 def make_again(world: World) -> None:
     """West's lake is gone, and somebody has made an empty table in its place."""
-    shutil.rmtree(lake(world))
+    remove(world)
     OutputTable(lake(world), "joined_events").create("searches", "west")
 
 
 def make_empty(world: World) -> None:
     """An empty folder, as where nothing is mounted."""
-    shutil.rmtree(lake(world))
+    remove(world)
     lake(world).mkdir()
 
 
@@ -86,57 +94,35 @@ def swap(world: World) -> None:
 # -- tables that are missing (E10)
 
 MISSING: dict[str, tuple[Callable[[World], object], type[Exception], str]] = {
-    "its folder was removed": (
-        lambda world: shutil.rmtree(lake(world)),
-        LakeUnavailable,
-        "datacenter west has joined",
-    ),
+    "its folder was removed": (remove, LakeUnavailable, "datacenter west has joined"),
     "nothing is mounted": (make_empty, LakeUnavailable, "mount the lake"),
-    "its log was removed": (
-        lambda world: shutil.rmtree(lake(world) / "joined_events" / "_delta_log"),
-        LakeUnavailable,
-        "there is no table",
-    ),
-    "it was made again": (
-        make_again,
-        LakeMismatch,
-        "is not the one that the registry knows of datacenter west",
-    ),
-    "another one lies there": (
-        swap,
-        LakeMismatch,
-        "is not the one that the registry knows of datacenter east",
-    ),
-    "its datacenter has another name": (
-        lambda world: rename(world, "ouest"),
-        LakeMismatch,
-        "under its old name",
-    ),
+    "its log was removed": (remove_log, LakeUnavailable, "there is no table"),
+    "it was made again": (make_again, LakeMismatch, "not the one that the registry knows of datacenter west"),
+    "another one lies there": (swap, LakeMismatch, "not the one that the registry knows of datacenter east"),
 }
 
 
 @pytest.mark.parametrize("how", MISSING)
-def test_a_table_that_the_registry_knows_and_that_is_missing_is_an_error(world: World, how: str) -> None:
+def test_a_table_that_the_registry_knows_and_that_is_missing_is_an_error_and_named_by_status(
+    world: World, how: str
+) -> None:
     lose, error, words = MISSING[how]
     lose(world)
     for ask in (joined, joined_tables):
         with pytest.raises(error, match=words):
             ask(world.pipeline)
-
-
-@pytest.mark.parametrize("how", [how for how in MISSING if "another name" not in how])
-def test_status_names_a_table_that_is_missing(world: World, how: str) -> None:
-    lose, _, _ = MISSING[how]
-    lose(world)
     decisions = Decisions(tables=known_tables(world.reader().register))
-    found = {
-        name: status_of(world.pipeline, name, world.clock, decisions).problems for name in ("east", "west")
-    }
-    named = "east" if "another one" in how else "west"
-    other = "west" if named == "east" else "east"
-    told = found[named]
-    assert (len(told), found[other]) == (1, [])
-    assert str(lake(world, named)) in told[0]
+    named, other = ("east", "west") if lose is swap else ("west", "east")
+    (told,) = status_of(world.pipeline, named, world.clock, decisions).problems
+    assert str(lake(world, named)) in told
+    assert status_of(world.pipeline, other, world.clock, decisions).problems == []
+
+
+def test_a_table_whose_datacenter_has_another_name_is_an_error(world: World) -> None:
+    rename(world, "ouest")
+    for ask in (joined, joined_tables):
+        with pytest.raises(LakeMismatch, match="under its old name"):
+            ask(world.pipeline)
 
 
 def never_ran(world: World) -> None:
