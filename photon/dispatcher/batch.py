@@ -100,6 +100,8 @@ class BatchExecution:
                     self._attempt(life, began_us)
                 case PlanState.COMMITTED:
                     self._read_back(life)
+                case PlanState.PASSED:
+                    self._take(life)
                 case PlanState.DOOMED:
                     self._abandon(life.doom or "")
             return Event.ENDED, ""
@@ -260,17 +262,40 @@ class BatchExecution:
         lost as many attempts; work that is not to be attempted again comes in halves (A17).
         """
         log.info("batch %d was committed but not completed: reading it back", self.plan.key.batch)
-        lineage = self.plan.content.lineage.after(self.plan.as_origin)
-        again = [replace(self.plan.content, lineage=lineage, attempts=life.attempts.again())]
-        parts = again if life.doom is None else self._halves(life.doom)
+        parts = self._again(life)
         self._close_now()
         self._queue_again(parts)
 
-    def _queue_again(self, requeue: list[PlanContent]) -> None:
+    def _take(self, life: Life) -> None:
+        """Complete a batch that others passed over, and queue all of its work again (A25).
+
+        Nothing comes into its side tables any more, before the next plan reads what earlier ones put there.
+        """
+        tools, batch = self.tools, self.plan.key.batch
+        says = f"batch {batch} was passed over while this process was silent: its work comes again"
+        log.warning("datacenter %s: %s", tools.datacenter, says)
+        parts = self._again(life)
+        tools.committing.raise_side_tables(batch)
+        fault_point("take.after_raised")
+        self._close_now()
+        fault_point("take.after_close")
+        self._queue_again(parts, is_passed=True)
+        tools.callbacks.on_passed(says)
+
+    def _again(self, life: Life) -> list[PlanContent]:
+        """The work of a batch whose results are lost, with the attempts that it has lost. TooManyDeaths."""
+        if life.doom is not None:
+            return self._halves(life.doom)
+        lineage = self.plan.content.lineage.after(self.plan.as_origin)
+        return [replace(self.plan.content, lineage=lineage, attempts=life.attempts.again())]
+
+    def _queue_again(self, requeue: list[PlanContent], is_passed: bool = False) -> None:
         """Complete a batch without results, with its work queued as new plans'."""
         unneeded = self.tools.leftovers.not_committed(self.plan)
         self.reader.advance(self.plan.advances, {})
-        self._finish(Completion(requeue=requeue))
+        self._finish(Completion(requeue=requeue, is_passed=is_passed))
+        # Once for each batch, however often its table or the registry is away meanwhile.
+        self.tools.quarantined_in_a_row += _is_of_one_record(requeue)
         self.tools.leftovers.drop(unneeded)
 
     def _close_now(self) -> None:
@@ -297,7 +322,10 @@ class BatchExecution:
         log.warning("batch %d could not be carried out (%s): taking it up in halves", plan.key.batch, reason)
         logs = tools.pipeline.datacenters[tools.datacenter].logs
         parts = split(plan, reason, reader.files, logs, reader.rules_of)
-        if any(part.lineage.quarantine for part in parts):
-            tools.quarantined_in_a_row += 1
-            completion.check_deaths(tools.quarantined_in_a_row, reason)
+        completion.check_deaths(tools.quarantined_in_a_row + _is_of_one_record(parts), reason)
         return parts
+
+
+def _is_of_one_record(parts: list[PlanContent]) -> bool:
+    """Whether a record is to become a dead letter, for it alone kept its batch from ending."""
+    return any(part.lineage.quarantine for part in parts)

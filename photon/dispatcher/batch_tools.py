@@ -75,7 +75,13 @@ class BatchTools:
         self.table_answers = TableAnswers(
             self.state, self.pipeline, self.datacenter, self.joined, self.registry, others_took
         )
-        self.committing = Committing(self.tables, self.datacenter, self.epoch)
+        self.committing = Committing(
+            self.tables,
+            self.datacenter,
+            self.epoch,
+            self.state,
+            lambda: self.registry.view.closed_through(self._own_epoch),
+        )
         # All parts share it, so that callbacks hear of a wait once.
         self.retry = BackoffRetry(self.callbacks, self.clock, self.machine.rng)
         self.leftovers = Leftovers(self.joined)
@@ -104,7 +110,7 @@ class BatchTools:
 
         LakeUnavailable, RegistryUnavailable.
         """
-        return self.committing.is_at_its_end(self.state.completed) and self.holders.is_alone(self._own_epoch)
+        return self.committing.is_at_its_end() and self.holders.is_alone(self._own_epoch)
 
     def tend_registry(self) -> None:
         """Close batches that no claims have closed for a while, and store the view if much of it is new."""

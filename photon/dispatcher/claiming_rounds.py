@@ -26,6 +26,7 @@ from photon.registry.errors import RegistryUnavailable
 from photon.registry.id_registry import EpochOver, IdRegistry
 from photon.registry.lookups import claimant_of
 from photon.storage.output_files import OutputFile
+from photon.storage.tables import CommitConflict
 from photon.storage.tokens import Occurrence
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,8 @@ class ClaimingRounds:
         try:
             won = self.registry.claim(claims, closing).are_won(claims)
         except EpochOver as error:
+            if not self.registry.view.is_over(claims.claimant.epoch):  # a batch was passed over (A25)
+                raise CommitConflict(f"others have closed batch {claims.claimant.batch}") from error
             raise Superseded(str(error)) from error
         except RegistryUnavailable:
             self.meter.count("registry_unanswered_ids", by=len(claims))

@@ -24,7 +24,7 @@ from photon.registry.holds import HashSet
 from photon.registry.id_registry import IdRegistry
 from photon.registry.view import files_of_unclosed, unclosed_claimants
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import OutputTable
+from photon.storage.tables import OutputTable, app_id
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,9 @@ class BatchCloses:
 
     def _rowless(self) -> Rowless:
         """Go by the rows that are known, and by the table as it is when others are first asked for."""
-        known, of_table = dict(self._rows), cache(partial(rowless_unless_taken, self.table, self.others_took))
+        behind = (app_id(self.epoch.datacenter, str(self.epoch.number)), self._through)
+        known = dict(self._rows)
+        of_table = cache(partial(rowless_unless_taken, self.table, self.others_took, behind))
 
         def rowless(at: ClaimsAt, one: Unclosed) -> Mask:
             rows = known.get(one.claimant)

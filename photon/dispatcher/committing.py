@@ -1,15 +1,16 @@
-"""Put batches into the tables, and ask the tables what they have of a batch (protocol A3, A4, A6, A12, A15).
+"""Put batches into the tables, and ask the tables what they have of a batch (protocol A3 to A15, A25).
 
 Nothing is claimed or closed here: `claiming_rounds` and `closing_batches` do that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from photon.dispatcher.completion import Results
 from photon.process.faults import fault_point
+from photon.state.dispatcher_state import DispatcherState
 from photon.state.lifecycle import Event
 from photon.state.outcomes import OutcomeClass
 from photon.state.plan import Plan
@@ -18,11 +19,13 @@ from photon.storage.output_files import OutputFile
 from photon.storage.tables import (
     FENCE_VERSION,
     NOT_BEGUN,
+    RAISED_TABLES,
     CommitConflict,
     LastCommit,
     OutputTable,
     app_id,
     fence_epoch,
+    raise_side_tables,
 )
 from photon.storage.tokens import Occurrence
 
@@ -34,13 +37,47 @@ SIDE_TABLES: dict[TableName, OutcomeClass] = {
 LEFT_OUT: TableName = "left_out"  # no class goes by it, so a row that comes again counts for nothing
 
 
+def last_completed(state: DispatcherState) -> LastCommit:
+    """The commit of the last batch that the state has completed, as the table has to have it."""
+    return LastCommit(state.completed, state.meta("completed_plan"), state.passed)
+
+
+def furthest_side(tables: Iterable[OutputTable], datacenter: str, epoch: str) -> int:
+    """The greatest batch of an epoch in side tables, or beyond which one is. LakeUnavailable."""
+    sides = (table for table in tables if table.name in RAISED_TABLES and table.exists())
+    return max((table.version_of(app_id(datacenter, epoch, table.name)) for table in sides), default=0)
+
+
+def why_put_back(epoch: str, completed: LastCommit, table: LastCommit, closed: int = 0, side: int = 0) -> str:
+    """How the table shows that it is an older copy than the state knew; empty: it does not (A13, A25).
+
+    What the ledgers call `closed` was in the table. A `side` table, read before, is raised beyond a batch
+    only once the table has it.
+    """
+    if table == NOT_BEGUN:
+        return f"the table knows nothing of epoch {epoch}, which had begun there"
+    at, had = f"the table is at batch {table.batch} of epoch {epoch}", max(completed.batch, closed)
+    if table.batch < had:
+        return f"{at}, and has had batch {had}"
+    if side > completed.batch + 1 > table.batch:
+        return f"{at}, and a side table is beyond batch {completed.batch + 1}"
+    if not 0 <= table.passed - completed.passed <= table.batch - completed.batch:
+        return f"{at}, and counts {table.passed} that were passed over; the state knows of {completed.passed}"
+    return ""
+
+
 @dataclass(frozen=True)
 class Committing:
-    """Commits batches of one epoch to the tables of its datacenter. LakeUnavailable."""
+    """Commits batches of one epoch to the tables of its datacenter. LakeUnavailable.
+
+    `closed`: the last batch of the epoch that a ledger calls closed, as far as they were read.
+    """
 
     tables: Mapping[TableName, OutputTable]
     datacenter: str
     epoch: str
+    state: DispatcherState
+    closed: Callable[[], int]
 
     @property
     def _joined(self) -> OutputTable:
@@ -74,36 +111,45 @@ class Committing:
         self._commit_rows(plan, [])
 
     def _commit_rows(self, plan: Plan, files: Sequence[OutputFile]) -> None:
-        batch = plan.key.batch
-        self._joined.commit(files, self._app, batch, batch - 1, plan.key.plan_id, has_begun=True)
+        batch, passed = plan.key.batch, self.state.passed
+        if self.closed() >= batch:
+            raise CommitConflict(f"others have closed batch {batch}")
+        self._joined.commit(files, self._app, batch, batch - 1, plan.key.plan_id, passed)
 
     def ask_table(self, plan: Plan) -> tuple[Event, str]:
         """Whether the table has the batch, after a commit that did not return (A6, A15), or is another's."""
         for table in self.tables.values():
             table.writable()  # else its tasks would run again, only to wait before the same commit (E9)
+        side = furthest_side(self.tables.values(), self.datacenter, self.epoch)
         last, own = self._joined.last_commit(self._app), plan.key
+        completed = last_completed(self.state)
         if last.batch > own.batch:
             return Event.BY_ANOTHER, (
                 f"the table of datacenter {self.datacenter} is at batch {last.batch}, beyond this process's "
                 f"{own.batch}: another process runs it, or this epoch was fenced; this one ends"
             )
-        if last.batch < own.batch - 1:
-            found = "knows nothing" if last == NOT_BEGUN else f"is at batch {last.batch}"
+        if last.batch < own.batch and (ended := self._ends_as_half_fenced()) is not None:
+            return ended
+        if why := why_put_back(self.epoch, completed, last, self.closed(), side):
             return Event.BY_ANOTHER, (
-                f"the lake was put back: the table of datacenter {self.datacenter} {found} of epoch "
-                f"{self.epoch}, and this process has committed batch {own.batch - 1}; "
-                "nothing more is committed in this epoch"
+                f"datacenter {self.datacenter}: the lake was put back: {why}; nothing more is committed in "
+                "this epoch"
             )
         if last.batch < own.batch:
-            return self._ends_as_half_fenced() or (Event.NOT_COMMITTED, "")
-        if not last.may_be(LastCommit(own.batch, own.plan_id)):
+            return Event.NOT_COMMITTED, ""
+        is_passed = last.passes_over(completed)
+        if not is_passed and not last.may_be(LastCommit(own.batch, own.plan_id, completed.passed)):
             return Event.BY_ANOTHER, (
                 f"batch {own.batch} of datacenter {self.datacenter} was committed by plan {last.plan_id}, "
                 f"not by this process's {own.plan_id}: another copy of its state is in use; "
                 "this one ends, and begins a new epoch if it is started again"
             )
         self._joined.sync()  # the process that committed may have been killed right after (A18)
-        return Event.HAS_COMMITTED, ""
+        return Event.PASSED_OVER if is_passed else Event.HAS_COMMITTED, ""
+
+    def raise_side_tables(self, batch: int) -> None:
+        """Have nothing more come into the side tables of a batch (A25). CommitConflict."""
+        raise_side_tables(self._joined.folder.parent, self.datacenter, self.epoch, batch)
 
     def _ends_as_half_fenced(self) -> tuple[Event, str] | None:
         """End the epoch if others have fenced a side table of it, and not yet its joined rows (E1).
@@ -126,10 +172,12 @@ class Committing:
         app = app_id(self.datacenter, self.epoch, name)
         return table.exists() and table.version_of(app) >= FENCE_VERSION
 
-    def is_at_its_end(self, completed: int) -> bool:
+    def is_at_its_end(self) -> bool:
         """Whether this epoch commits nothing more: others fenced it (E1), or its lake was put back (A13)."""
-        version, has_begun = self._joined.version_of(self._app), self._joined.knows(self._app)
-        return version >= FENCE_VERSION or version < completed or not has_begun
+        side = furthest_side(self.tables.values(), self.datacenter, self.epoch)
+        table, completed = self._joined.reached(self._app), last_completed(self.state)
+        is_fenced = table.batch >= FENCE_VERSION
+        return is_fenced or bool(why_put_back(self.epoch, completed, table, self.closed(), side))
 
     def already_recorded(self, plan: Plan, ran_before: bool) -> dict[Occurrence, OutcomeClass]:
         """The records that earlier runs of this work put into the tables, with their classes (A12)."""

@@ -44,6 +44,7 @@ class Callbacks:
     on_cause: Callable[[str], None] = lambda reason: None  # the wait goes on, for another reason than before
     on_failure: Callable[[str], None] = lambda reason: None  # a try of a batch failed; another follows
     on_progress: Callable[[], None] = lambda: None  # a batch was carried out, or there is none left
+    on_passed: Callable[[str], None] = lambda says: None  # others passed a batch over; its work comes again
 
 
 class BackoffRetry:

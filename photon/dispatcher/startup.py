@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from photon.dispatcher.committing import furthest_side, last_completed, why_put_back
 from photon.dispatcher.other_settings import refuse_other_ids, was_begun_otherwise, why_begun_anew
 from photon.dispatcher.recovery.registry_watch import RegistryWatch, lake_is_ahead
 from photon.dispatcher.recovery.rows_of_plans import rowless_unless_taken
@@ -36,12 +37,13 @@ from photon.registry.register import Register
 from photon.releases.foreign_commits import others_took_rows
 from photon.state.database import STATE_FILE, StateUnavailable
 from photon.state.dispatcher_state import DispatcherState
+from photon.state.plan import Plan, PlanContent
+from photon.storage.columns import TableName
 from photon.storage.delta import LakeMismatch, LakeUnavailable
 from photon.storage.joined_rows import CommittedRows
 from photon.storage.sync import remove_abandoned
 from photon.storage.tables import (
     FENCE_VERSION,
-    NOT_BEGUN,
     CommitConflict,
     LastCommit,
     OutputTable,
@@ -49,6 +51,7 @@ from photon.storage.tables import (
     batch_of,
     fence_epoch,
 )
+from photon.storage.tokens import PlanKey, new_id
 
 log = logging.getLogger(__name__)
 
@@ -64,23 +67,20 @@ def why_new_epoch(
     table: LastCommit,
     live: bool,
     closed: int = 0,
+    side: int = 0,
 ) -> str | None:
     """Why a new epoch must begin: the state is a restored copy, or its epoch is over. None: it need not.
 
-    The table may be one batch ahead, by the open plan: that batch is committed and not completed (A6).
-    A batch of another plan was committed by another copy of the state (A15). What the epoch has `closed`
-    in the registry was in the table: a table that lacks it was put back together with the state (L10).
+    The table may be one batch ahead, by the open plan: that batch is committed and not completed (A6); or by
+    others, who passed it over (A25). One of another plan was committed by another copy of the state (A15).
+    What the epoch has `closed` in the registry was in the table: a table that lacks it was put back together
+    with the state (L10). `side`: how far side tables are.
     """
     if not live:
         return f"epoch {epoch} is over, as the registry says"
-    if table == NOT_BEGUN:
-        return f"the table knows nothing of epoch {epoch}, which had begun there: the lake was put back"
-    if closed > table.batch:
-        return (
-            f"the table is at batch {table.batch} of epoch {epoch}, and has had batch {closed}: "
-            "lake and state were put back"
-        )
-    if table.may_be(completed):
+    if why := why_put_back(epoch, completed, table, closed, side):
+        return f"{why}: the lake was put back"
+    if table.may_be(completed) or table.passes_over(completed):
         return None
     if open_plan is not None and open_plan.batch == completed.batch + 1 and table.may_be(open_plan):
         return None
@@ -108,14 +108,14 @@ def start(
     pipeline: Pipeline,
     datacenter: str,
     registry: IdRegistry,
-    table: OutputTable,
+    tables: Mapping[TableName, OutputTable],
     machine: Machine,
 ) -> Started:
     """Open the datacenter's state, if table and registry agree with it; else begin a new epoch.
 
     Raises RetiredDatacenter, LakeMismatch, RegistryMismatch, PlaceTaken, and what is unavailable.
     """
-    register = registry.read_register()
+    register, table = registry.read_register(), tables["joined_events"]
     check_datacenters(pipeline, datacenter, register)
     refuse_place_of_another(f"the table {table.folder}", table.pipeline(), pipeline, datacenter)
     _check_lake(pipeline, datacenter, register, table)
@@ -130,12 +130,13 @@ def start(
             refuse_place_of_another(f"the state {folder}", state.meta("pipeline"), pipeline, datacenter)
             refuse_other_ids(state.settings, folder, pipeline)
             remove_abandoned(folder)
-        epoch, because = _judge_state(state, table, datacenter, registry)
+        epoch, because = _judge_state(state, tables, datacenter, registry)
         anew = why_begun_anew(state, pipeline) if state is not None and epoch is not None else None
         reads_all = bool(anew) or was_begun_otherwise(folder / SET_ASIDE_FILE, pipeline)
         because = because or anew
-        has_run = state is not None and (state.completed > 0 or state.follows_an_epoch)
+        has_run = state is not None and (state.completed > state.passed or state.follows_an_epoch)
         if state is not None and because is None:
+            _plan_what_was_passed(state, table, datacenter)
             settle_work(state, pipeline.datacenters[datacenter])
             if (copied := why_copy(state, pipeline)) is not None:
                 log.warning("%s", copied)
@@ -155,17 +156,27 @@ def start(
 
 
 def _judge_state(
-    state: DispatcherState | None, table: OutputTable, datacenter: str, registry: IdRegistry
+    state: DispatcherState | None,
+    tables: Mapping[TableName, OutputTable],
+    datacenter: str,
+    registry: IdRegistry,
 ) -> tuple[str | None, str | None]:
     """The epoch of the state, and why a new one must begin. LakeUnavailable."""
     name = state.epoch if state is not None else None
     if state is None or name is None:
         return name, "there is no state"
     epoch = Epoch(datacenter, _number_of(name))
-    committed = table.last_commit(app_id(datacenter, name))
     live = epoch.number > 0 and is_live(registry, epoch)
-    closed = registry.view.closed_through(epoch)
-    return name, why_new_epoch(name, *_state_commits(state), committed, live, closed)
+    closed, side = registry.view.closed_through(epoch), furthest_side(tables.values(), datacenter, name)
+    committed = tables["joined_events"].last_commit(app_id(datacenter, name))
+    return name, why_new_epoch(name, *_state_commits(state), committed, live, closed, side)
+
+
+def _plan_what_was_passed(state: DispatcherState, table: OutputTable, datacenter: str) -> None:
+    """Store a plan without work for a batch that was passed over and has none: it takes it (A25)."""
+    epoch = state.epoch or ""
+    if not state.has_open_plan and table.version_of(app_id(datacenter, epoch)) > state.completed:
+        state.store_plan(Plan(PlanKey(datacenter, epoch, state.completed + 1, new_id()), PlanContent(), ()))
 
 
 def _number_of(epoch: str | None) -> int:
@@ -176,8 +187,8 @@ def _number_of(epoch: str | None) -> int:
 def _state_commits(state: DispatcherState) -> tuple[LastCommit, LastCommit | None]:
     """The commits that the state expects in the table: its last completed batch, and its open plan's."""
     plan = state.open_plan()
-    open_plan = LastCommit(plan.key.batch, plan.key.plan_id) if plan else None
-    return LastCommit(state.completed, state.meta("completed_plan")), open_plan
+    open_plan = LastCommit(plan.key.batch, plan.key.plan_id, state.passed) if plan else None
+    return last_completed(state), open_plan
 
 
 def _check_lake(pipeline: Pipeline, datacenter: str, register: Register, table: OutputTable) -> None:
@@ -212,11 +223,12 @@ class _NewEpoch:
     def has_run_before(self, register: Register) -> bool:
         """Whether an epoch before has committed a batch. LakeUnavailable.
 
-        A fence alone is no run: first starts that failed leave one.
+        A fence alone is no run: first starts that failed leave one. Nor are batches that others passed over.
         """
         numbers = range(register.epochs.get(self.datacenter, 0), 0, -1)
-        versions = (self.table.version_of(self._app(number)) for number in numbers)
-        return any(map(batch_of, versions)) or bool(CommittedRows(self.table).epochs())
+        commits = (self.table.reached(self._app(number)) for number in numbers)
+        has_run = any(batch_of(last.batch) > last.passed for last in commits)
+        return has_run or bool(CommittedRows(self.table).epochs())
 
     def begin(self, before: int, follows: bool, reads_all: bool) -> DispatcherState:
         """The state of a new epoch; `before`: the epoch of the state that was here, 0 if none was.

@@ -223,7 +223,7 @@ def _fenced(facts: Facts, pipeline: Pipeline) -> Verdict | None:
         return None
     return Verdict(
         "warn",
-        f"{facts.datacenter} was silent, and the others have ended its epoch; process "
+        f"others have ended the epoch of {facts.datacenter}; process "
         f"{facts.process or 'of it'} begins a new one when it goes on",
         f"if it does not go on: end it, then start it with {facts.started_by(pipeline)}",
         "is fenced",

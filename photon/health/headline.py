@@ -46,7 +46,7 @@ def headline(one: DatacenterStatus, typed_file: str) -> str:
         case "fenced":
             quiet = f" ({silence})" if facts.is_silent and not facts.is_stopped else ""
             return (
-                f"{name} is FENCED: it was silent, and the others have ended its epoch. "
+                f"{name} is FENCED: others have ended its epoch. "
                 f"Process {facts.process}{quiet} begins a new one when it goes on: continue it, or end "
                 f"it, then start it with {join}" + (f"; {facts.what_ends_it}" if facts.is_stopped else "")
             )

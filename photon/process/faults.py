@@ -55,10 +55,16 @@ WAITING_FAULT_POINTS: tuple[str, ...] = (
     "waiting.after_replace",
 )
 ABANDON_FAULT_POINTS: tuple[str, ...] = ("abandon.after_commit", "abandon.after_close")
+# In the dispatcher's process, where it takes a batch that others passed over while it was silent.
+TAKE_FAULT_POINTS: tuple[str, ...] = ("take.after_raised", "take.after_close")
 # In the dispatcher's process, where a new epoch begins.
 START_FAULT_POINTS: tuple[str, ...] = ("start.after_number", "start.after_close", "start.after_batch_0")
-# In the dispatcher's process, where the epoch of a silent datacenter is ended.
-RECOVERY_FAULT_POINTS: tuple[str, ...] = ("recover.after_fence", "recover.after_close")
+# In the dispatcher's process, where a batch of a silent datacenter is passed over.
+RECOVERY_FAULT_POINTS: tuple[str, ...] = (
+    "recover.after_passed",
+    "recover.after_raised",
+    "recover.after_close",
+)
 # In the process of recovery, which leaves a work order, then in that of the dispatcher, which takes it up.
 ORDER_FAULT_POINTS: tuple[str, ...] = (
     "order.before_rename",
@@ -129,6 +135,7 @@ LAKE_FAULT_POINTS: tuple[str, ...] = ("lake.after_load", "lake.before_commit", "
 ALL_FAULT_POINTS: tuple[str, ...] = (
     *FAULT_POINTS,
     *ABANDON_FAULT_POINTS,
+    *TAKE_FAULT_POINTS,
     *WAITING_FAULT_POINTS,
     *START_FAULT_POINTS,
     *RECOVERY_FAULT_POINTS,

@@ -187,6 +187,11 @@ class StateReader:
         return int(self.meta("completed") or 0)
 
     @property
+    def passed(self) -> int:
+        """How many batches of the epoch others passed over while its process was silent (protocol A25)."""
+        return int(self.meta("passed") or 0)
+
+    @property
     def ended_us(self) -> int:
         """When the latest batch ended, by the clock of its process; 0: none has."""
         return int(self.meta("ended_us") or 0)

@@ -48,7 +48,7 @@ from photon.state.waiting.waiting_list import WaitingList
 from photon.state.window import CountsWindow, window_to_json
 from photon.storage.full_disks import LEAST_BYTES, why_not
 from photon.storage.sync import keep_transactions, write_synced
-from photon.storage.tokens import Occurrence
+from photon.storage.tokens import PASSED_PLAN, Occurrence
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class Completion:
     released: Collection[Occurrence] = ()  # others in them whose id is free again: due at once
     new_hashes: Sequence[np.ndarray] = ()  # hashes of primary ids just read, each array sorted
     requeue: Sequence[PlanContent] = ()  # plans to be taken up again
+    is_passed: bool = False  # others have passed over the batch (protocol A25)
     max_time_us: Mapping[int, int] = field(default_factory=dict)  # highest event time, by file number
     watermark_us: int | None = None
     inherited: Iterable[str] = ()  # events that earlier epochs joined, counted as joined in this one
@@ -288,7 +289,8 @@ class DispatcherState(StateReader):
             add_counts(db, completion.counts)
             meta = {
                 "completed": plan.key.batch,
-                "completed_plan": plan.key.plan_id,
+                "completed_plan": PASSED_PLAN if completion.is_passed else plan.key.plan_id,
+                "passed": self.passed + completion.is_passed,
                 "watermark_us": completion.watermark_us,
                 "adapter_calls": completion.adapter_calls and calls_to_json(completion.adapter_calls),
                 "window": completion.window and window_to_json(completion.window),

@@ -22,6 +22,7 @@ class PlanState(Enum):
     WAITING = "wait with backoff"
     UNSURE = "ask the table whether it has the batch"
     COMMITTED = "read it back: close it, complete it, queue its work again"
+    PASSED = "take it: close its side tables and ids, complete it, queue its work again"
     DOOMED = "abandon it: commit it empty, close it, complete it, queue its work in halves"
     COMPLETED = "nothing: the next plan may come"
     LEFT_OPEN = "nothing: the next start goes on with it"
@@ -45,13 +46,14 @@ class Event(Enum):
     STOPPED = "a stop was requested"
     NOT_COMMITTED = "the table is at the batch before"
     HAS_COMMITTED = "the table has the batch, of this plan"
+    PASSED_OVER = "others have committed the batch without rows, while this process was silent"
     BY_ANOTHER = "the table has it of another plan, is beyond it, or lacks the batch before"
 
 
 # The fault is in the records, the adapter, a worker or the machine: nobody waits for something else.
 OWN_FAILURES = (Event.TIMED_OUT, Event.RUNNER_DIED, Event.FAILED)
 # Events that keep an attempt from ending.
-FAILURES = (*OWN_FAILURES, Event.UNAVAILABLE, Event.ADAPTER_FAILED, Event.BY_ANOTHER)
+FAILURES = (*OWN_FAILURES, Event.UNAVAILABLE, Event.ADAPTER_FAILED, Event.PASSED_OVER, Event.BY_ANOTHER)
 
 TRANSITIONS: dict[tuple[PlanState, Event], PlanState] = {
     (PlanState.READY, Event.ENDED): PlanState.COMPLETED,
@@ -64,10 +66,13 @@ TRANSITIONS: dict[tuple[PlanState, Event], PlanState] = {
     (PlanState.WAITING, Event.STOPPED): PlanState.LEFT_OPEN,
     (PlanState.UNSURE, Event.NOT_COMMITTED): PlanState.READY,  # or DOOMED, if it is known to be
     (PlanState.UNSURE, Event.HAS_COMMITTED): PlanState.COMMITTED,
+    (PlanState.UNSURE, Event.PASSED_OVER): PlanState.PASSED,
     (PlanState.UNSURE, Event.BY_ANOTHER): PlanState.SUPERSEDED,
     (PlanState.UNSURE, Event.UNAVAILABLE): PlanState.WAITING,
     (PlanState.COMMITTED, Event.ENDED): PlanState.COMPLETED,
     (PlanState.COMMITTED, Event.UNAVAILABLE): PlanState.WAITING,
+    (PlanState.PASSED, Event.ENDED): PlanState.COMPLETED,
+    (PlanState.PASSED, Event.UNAVAILABLE): PlanState.WAITING,
     (PlanState.DOOMED, Event.ENDED): PlanState.COMPLETED,
     (PlanState.DOOMED, Event.UNAVAILABLE): PlanState.WAITING,
 }

@@ -34,6 +34,7 @@ Activity = Literal["live", "behind", "waiting"]
 Mark = Literal[
     "killed",  # the process that ran the datacenter died; `at` is its last sign of life
     "new epoch",
+    "passed over",
     "hold",
     "resume",
     "retired",

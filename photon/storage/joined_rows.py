@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 from photon.adapters import ROW_COLUMNS
 from photon.storage.columns import text
 from photon.storage.data_files import DataFile, DataFiles, pages_of_rows, rows_of
+from photon.storage.delta import LakeUnavailable
 from photon.storage.tables import OutputTable
 
 ROWS_AT_ONCE = 100_000  # bounds memory where the ids of all rows are read
@@ -23,11 +24,14 @@ REGISTERED_COLUMNS = pa.schema([ROW_COLUMNS.field(name) for name in REGISTERED_A
 class CommittedRows:
     """The committed rows of a table at one version."""
 
-    def __init__(self, table: OutputTable) -> None:
-        """LakeUnavailable if the table can't be read."""
+    def __init__(self, table: OutputTable, behind: tuple[str, int] | None = None) -> None:
+        """LakeUnavailable if the table can't be read, or lacks the batch of an app that it is `behind`."""
         self._table = table
         with table.reading():
-            self._files = DataFiles(table.load())
+            handle = table.load()
+            self._files = DataFiles(handle)
+        if behind is not None and table.version_in(handle, behind[0]) < behind[1]:
+            raise LakeUnavailable(f"{table.folder} lacks batch {behind[1]} of {behind[0]}: was it put back?")
 
     def of_batches(
         self, epoch: str, batches: Collection[int], ids: Collection[str] | None = None

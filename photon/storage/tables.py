@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -50,7 +50,7 @@ from photon.storage.output_files import OutputFile, add_action, stats_columns, w
 from photon.storage.own_columns import columns_to_add, stored_elsewhere
 from photon.storage.store import store_of
 from photon.storage.table_features import Expected, expected
-from photon.storage.tokens import Occurrence, PlanKey, Token
+from photon.storage.tokens import PASSED_PLAN, Occurrence, PlanKey, Token
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,8 @@ FENCED_TABLES: tuple[TableName, ...] = (
     "unmatched",
     "joined_events",
 )
+# Who returns from a silence finds nothing in them of a batch that others passed over meanwhile (A25).
+RAISED_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined", "too_old")
 COMMITS_OF_A_BATCH = 3  # new columns, rows, a fence: processes that died may have left all of them unsynced
 # Keys that a commit carries beside its version (protocol A15).
 _PIPELINE = "pipeline "  # the description of a table begins with it
@@ -88,16 +90,21 @@ class CommitConflict(Exception):
 class LastCommit:
     """The last batch of an app, and the plan that committed it.
 
-    No plan: before the first batch, or at a fence.
+    No plan: before the first batch, or at a fence. `passed`: so many batches up to it were passed over (A25).
     """
 
     batch: int
     plan_id: str | None = None
+    passed: int = 0
 
     def may_be(self, other: LastCommit) -> bool:
         """Whether both may be one and the same commit (protocol A15)."""
         known = {plan_id for plan_id in (self.plan_id, other.plan_id) if plan_id is not None}
-        return self.batch == other.batch and len(known) <= 1
+        return (self.batch, self.passed) == (other.batch, other.passed) and len(known) <= 1
+
+    def passes_over(self, before: LastCommit) -> bool:
+        """Whether others have passed over the batch that comes after `before`."""
+        return (self.batch, self.passed) == (before.batch + 1, before.passed + 1)
 
 
 NOT_BEGUN = LastCommit(-1)  # an epoch commits its batch 0 as it begins: the table lacks even that
@@ -118,6 +125,11 @@ def batch_of(version: int) -> int:
     return version - FENCE_VERSION if version >= FENCE_VERSION else version
 
 
+def passed_app(app: str) -> str:
+    """The name under which an epoch's joined rows count the batches that were passed over."""
+    return f"{app.rpartition(':')[0]}:{PASSED_PLAN}"
+
+
 def fence_epoch(lake: Location, datacenter: str, epoch: str) -> None:
     """Have a datacenter's tables take no commit of the epoch any more: the joined rows last (E1, R6).
 
@@ -127,6 +139,14 @@ def fence_epoch(lake: Location, datacenter: str, epoch: str) -> None:
         table = OutputTable(lake, name)
         if table.exists():
             table.fence(app_id(datacenter, epoch, name))
+
+
+def raise_side_tables(lake: Location, datacenter: str, epoch: str, batch: int) -> None:
+    """Have side tables take nothing more of an epoch's batch, on disk. CommitConflict, LakeUnavailable."""
+    for name in RAISED_TABLES:
+        table = OutputTable(lake, name)
+        if table.exists():
+            table.raise_above(app_id(datacenter, epoch, name), batch)
 
 
 class OutputTable:
@@ -282,17 +302,27 @@ class OutputTable:
     def last_commit(self, app: str) -> LastCommit:
         """The last batch that `app` committed, with its plan; `NOT_BEGUN` before it. LakeUnavailable."""
         handle = self.load()
-        if not self._is_known(handle, app):
-            return NOT_BEGUN
-        batch = self.version_in(handle, app)
+        last = self._reached(handle, app)
+        if last == NOT_BEGUN:
+            return last
         with self.reading():
             # Nearly always the newest. Upkeep may have made many since, which a bundle has together.
-            for commit in commits(self.folder, handle.version()) if batch else ():
-                if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(batch)):
-                    return LastCommit(batch, commit.get(PLAN_METADATA))
+            for commit in commits(self.folder, handle.version()) if last.batch else ():
+                if (commit.get(APP_METADATA), commit.get(BATCH_METADATA)) == (app, str(last.batch)):
+                    return replace(last, plan_id=commit.get(PLAN_METADATA))
         # The log may have lost its entry: then its rows name the plan. Without rows nobody can take them.
-        plans = set(self._rows_of_batches(handle, app.split(":")[2], [batch])["_plan"].to_pylist())
-        return LastCommit(batch, plans.pop() if len(plans) == 1 else None)
+        plans = set(self._rows_of_batches(handle, app.split(":")[2], [last.batch])["_plan"].to_pylist())
+        return replace(last, plan_id=plans.pop() if len(plans) == 1 else None)
+
+    def reached(self, app: str) -> LastCommit:
+        """As `last_commit`, without its plan. LakeUnavailable."""
+        return self._reached(self.load(), app)
+
+    def _reached(self, handle: DeltaTable, app: str) -> LastCommit:
+        if not self._is_known(handle, app):
+            return NOT_BEGUN
+        passed = self.version_in(handle, passed_app(app))
+        return LastCommit(self.version_in(handle, app), passed=passed)
 
     def commit(
         self,
@@ -301,22 +331,37 @@ class OutputTable:
         batch: int,
         exactly_after: int | None,
         plan_id: str | None = None,
-        has_begun: bool = False,
+        passed: int | None = None,
     ) -> None:
         """Make the rows of `files` visible, as batch `batch` of `app`, all or nothing, and on disk (A18).
 
         The commit names its plan (A15). With `exactly_after` the app's version must be exactly that (A3),
         else below `batch`. CommitConflict if it is not, or somebody else commits at the same time.
-        `has_begun`: the app must have committed before; an epoch has batch 0, unless its lake was put back.
+        `passed`: the app must have begun, as an epoch has with batch 0, and so many of its batches be passed
+        over (A25), unless its lake was put back.
         LakeUnavailable if the table can't be reached: then nobody knows whether the commit took place.
         """
         handle = self.with_columns_of(files)
         version = self.version_in(handle, app)
         if version != exactly_after if exactly_after is not None else version >= batch:
             raise CommitConflict(f"{self.folder} is at batch {version} of {app}, which must be below {batch}")
-        if has_begun and not self._is_known(handle, app):
+        if passed is not None and not self._is_known(handle, app):
             raise CommitConflict(f"{self.folder} knows nothing of {app}: it was put back")
+        if passed is not None and self._reached(handle, app).passed != passed:
+            raise CommitConflict(f"{self.folder} has not {passed} batches of {app} that were passed over")
         self._write(handle, files, app, batch, plan_id)
+
+    def pass_over(self, app: str, batch: int) -> None:
+        """Commit a batch without rows for a process that is silent, right behind its last one; count it.
+
+        CommitConflict, LakeUnavailable.
+        """
+        handle = self.writable()
+        last = self._reached(handle, app)
+        if last.batch != batch - 1:
+            raise CommitConflict(f"{self.folder} is at batch {last.batch} of {app}, and not before {batch}")
+        count = Transaction(passed_app(app), last.passed + 1)
+        self._write(handle, [], app, batch, PASSED_PLAN, count)
 
     def commit_missing(
         self,
@@ -357,13 +402,21 @@ class OutputTable:
         return write_rows(self.folder.parent, self.name, batch, rest) if rest.num_rows else None
 
     def _write(
-        self, handle: DeltaTable, files: Sequence[OutputFile], app: str, batch: int, plan_id: str | None
+        self,
+        handle: DeltaTable,
+        files: Sequence[OutputFile],
+        app: str,
+        batch: int,
+        plan_id: str | None,
+        *counts: Transaction,
     ) -> None:
         with lake_errors(f"commit batch {batch} to {self.folder}"):
             says = {APP_METADATA: app, BATCH_METADATA: str(batch)}
             if plan_id is not None:
                 says[PLAN_METADATA] = plan_id
-            commit = CommitProperties(custom_metadata=says, app_transactions=[Transaction(app, batch)])
+            commit = CommitProperties(
+                custom_metadata=says, app_transactions=[Transaction(app, batch), *counts]
+            )
             fault_point("lake.before_commit", self.folder)
             added = [add_action(self.folder, file, partitions_of(handle)) for file in files]
             try:
@@ -389,15 +442,26 @@ class OutputTable:
     def fence(self, app: str) -> None:
         """Raise the version of `app` beyond all batches, so that it never commits again (protocol E1).
 
-        Others may fence it at the same moment. CommitConflict if the app commits each time; LakeUnavailable.
+        CommitConflict, LakeUnavailable.
+        """
+        self._raise(app, FENCE_VERSION, lambda version: FENCE_VERSION + version)
+
+    def raise_above(self, app: str, batch: int) -> None:
+        """Have this side table take nothing more of a batch (A25). CommitConflict, LakeUnavailable."""
+        self._raise(app, batch + 1, lambda version: batch + 1)
+
+    def _raise(self, app: str, least: int, raised: Callable[[int], int]) -> None:
+        """Raise the version of `app` to `least` or more. Others may do so at the same moment.
+
+        CommitConflict if the app commits each time; LakeUnavailable.
         """
         for tries_left in reversed(range(FENCE_TRIES)):
             handle = self.writable()
             version = self.version_in(handle, app)
-            if version >= FENCE_VERSION:
+            if version >= least:
                 return self.sync()  # who wrote it may have been killed right after
             try:
-                return self._write(handle, [], app, FENCE_VERSION + version, None)
+                return self._write(handle, [], app, raised(version), None)
             except CommitConflict:
                 if not tries_left:
                     raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
+PASSED_PLAN = "passed"  # the name of whoever commits a batch for a process that is silent (protocol A25)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Occurrence:

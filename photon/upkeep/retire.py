@@ -8,11 +8,13 @@ if the lake is gone: its joins are freed    -> the others may join them (L11)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from photon.dispatcher.recovery.rows_of_plans import rowless_unless_taken
 from photon.pipeline.file import Pipeline
+from photon.pipeline.location import Location
 from photon.process.clock import SystemClock
 from photon.process.faults import fault_point
 from photon.process.readable import counted
@@ -24,9 +26,12 @@ from photon.registry.id_registry import IdRegistry
 from photon.registry.register import Register, with_given_up
 from photon.registry.taken_rows import listed
 from photon.registry.view import current_register, newest_states
+from photon.releases import copies
 from photon.releases.at_once import release_now
 from photon.releases.foreign_commits import others_took_rows
+from photon.releases.numbering import last_release
 from photon.state.points import mark
+from photon.storage.delta import lake_errors
 from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
 from photon.upkeep.plans import Say, refuse_outdated, silent
 from photon.upkeep.retirable import NotRetired, table_that_counts
@@ -74,6 +79,7 @@ class RetirePlan:
         else:
             snapshot = partial(_rowless, self.pipeline, datacenter, table)
             end_epochs(registry, datacenter, last_epoch, partial(_fence, table), snapshot)
+            _keep_last_release(registry, table.folder.parent)
         fault_point("retire.after_close")
         if table is None:
             _free_all(registry, datacenter, listed(self.pipeline, register), say)
@@ -110,6 +116,16 @@ def _fence(table: OutputTable, epoch: Epoch) -> None:
         fence_epoch(table.folder.parent, epoch.datacenter, str(epoch.number))
     except CommitConflict as error:
         raise NotRetired(f"its table was just written: {error}; run it again") from error
+
+
+def _keep_last_release(registry: IdRegistry, lake: Location) -> None:
+    """Put a copy into a lake that gets no more: without any, readers would wait for one that it made (R10).
+
+    LakeUnavailable.
+    """
+    last = last_release(registry.view)
+    with lake_errors(f"store the last release in {lake}"), suppress(copies.OtherRelease):
+        copies.put(lake, [] if last is None else [last])
 
 
 def _free_all(registry: IdRegistry, datacenter: str, stay: HashSet, say: Say) -> None:

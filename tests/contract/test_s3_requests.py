@@ -67,7 +67,9 @@ def table_in(folder: S3Folder, commits: int) -> OutputTable:
     made = OutputTable(folder, "joined_events")
     made.create("clicks", "east")
     for batch in range(1, commits + 1):
-        made.commit([written(made, f"{folder.name} {batch}")], APP, batch, batch - 1, has_begun=batch > 1)
+        made.commit(
+            [written(made, f"{folder.name} {batch}")], APP, batch, batch - 1, passed=0 if batch > 1 else None
+        )
     return made
 
 
@@ -79,7 +81,7 @@ def test_a_commit_costs_the_same_however_many_entries_the_log_has(
     counts = []
     for batch in range(3, 24):
         files = [written(table, "a")]
-        commit = partial(table.commit, files, APP, batch, batch - 1, has_begun=True)
+        commit = partial(table.commit, files, APP, batch, batch - 1, passed=0)
         counts.append(asked(counting, commit).total())
     assert max(counts) == min(counts) <= 13, counts
 
@@ -110,7 +112,7 @@ def test_an_entry_that_one_handle_of_a_process_has_read_no_other_one_reads(
     table, other = table_in(counted, 1), OutputTable(counted, "joined_events")
     other.load()
     for batch in range(2, 12):
-        table.commit([written(table, f"{batch}")], APP, batch, batch - 1, has_begun=True)
+        table.commit([written(table, f"{batch}")], APP, batch, batch - 1, passed=0)
     table.load()
 
     def go_on() -> None:

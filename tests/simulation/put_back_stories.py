@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from itertools import count
 from pathlib import Path
 from typing import Literal, get_args
 from unittest import mock
@@ -141,3 +142,15 @@ def a_process_works_while_the_registry_is_filled(folder: Path) -> None:
     must(refilled, "the registry was filled while a process worked")
     world.join("east")
     must(world.joined_ids() == ["c1", "d1"], f"an event has two rows: {world.joined_ids()}")
+
+
+def gives_up() -> Callable[[], bool]:
+    """Fails the test if a process asks again and again whether to stop."""
+    rounds = count(1)
+
+    def should_stop() -> bool:
+        if next(rounds) > 400:
+            must(False, "it goes on for ever")
+        return False
+
+    return should_stop

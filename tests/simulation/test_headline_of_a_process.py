@@ -8,6 +8,7 @@ from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.people import decisions_of
 from photon.health.headline import headline
 from photon.health.status import status_of
+from photon.storage.tables import fence_epoch
 from tests.simulation import hold_stories as stories
 from tests.simulation.reading import asking
 from tests.simulation.world import World
@@ -42,18 +43,18 @@ def test_a_full_disk_is_told_with_its_error_until_the_wait_is_over(tmp_path: Pat
     assert "WAITS" not in said["goes_on"]
 
 
-def test_a_process_that_was_taken_for_dead_is_told_as_fenced(tmp_path: Path) -> None:
+def test_a_process_whose_epoch_others_have_ended_is_told_as_fenced(tmp_path: Path) -> None:
     world, said = World(tmp_path, ["east", "west"], stories.HOME), list[str]()
     world.everywhere("c1")
 
     def others_go_on() -> None:
         said.append(said_of(world, "west"))
-        world.join("east")
+        fence_epoch(world.pipeline.datacenters["west"].lake, "west", "1")
         said.append(said_of(world, "west"))
 
     with at("commit.before_main", others_go_on):
         world.join("west")
     before, after = said
     assert "FENCED" not in before
-    assert after.startswith("west is FENCED: it was silent, and the others have ended its epoch. ")
+    assert after.startswith("west is FENCED: others have ended its epoch. ")
     assert after.endswith("continue it, or end it, then start it with photon join p.yaml -d west")

@@ -14,7 +14,7 @@ from photon.process.faults import RECOVERY_FAULT_POINTS, watched
 from photon.registry.closing import Closing
 from photon.registry.epochs import begin_epoch
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import CommitConflict
+from photon.storage.tables import CommitConflict, fence_epoch
 from tests.simulation import hold_stories as stories
 from tests.simulation.world import World, assert_counts
 from tests.support.crashes import at
@@ -72,7 +72,7 @@ def test_a_datacenter_that_was_taken_for_dead_commits_no_more(world: World) -> N
     stories.a_datacenter_that_was_taken_for_dead_commits_no_more(world)
 
 
-def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_on(
+def test_a_process_whose_epoch_was_fenced_waits_for_its_lake_before_it_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Broken variant: its process ends, for the store failed at that moment."""
@@ -85,7 +85,12 @@ def test_a_datacenter_that_was_taken_for_dead_waits_for_its_lake_before_it_goes_
         return may_begin_anew(tools)
 
     monkeypatch.setattr(BatchTools, "may_begin_anew", fails_once)
-    stories.a_datacenter_that_was_taken_for_dead_commits_no_more(world)
+    world.everywhere("c1")
+    lake = world.pipeline.datacenters["west"].lake
+    with at("commit.before_main", lambda: fence_epoch(lake, "west", "1")):
+        world.join("west")
+    assert world.read_state("west").epoch == "2"
+    assert world.joined_ids() == ["c1"]
     assert len(asked) == 2
 
 
@@ -160,7 +165,7 @@ def test_an_epoch_that_was_fenced_and_not_closed_is_ended_by_any_process_that_se
     world.events("c1")
     world.events("c1", datacenter="west")
     assert world.join_with_a_crash("claim.after", "west")
-    assert world.join_with_a_crash("recover.after_fence", "east")
+    assert world.join_with_a_crash("recover.after_passed", "east")
     reader = world.reader()
     begin_epoch(reader, "west", 0, reader.register.tables["west"])  # west's process dies here
     assert world.holder("c1") is not None

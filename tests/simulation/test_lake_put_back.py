@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.registry.epochs import begin_epoch
 from photon.storage.columns import TableName
 from photon.storage.tables import OutputTable, app_id
-from tests.simulation.put_back_stories import Copied, with_copies_of_one_click
+from tests.simulation.put_back_stories import Copied, gives_up, with_copies_of_one_click
 from tests.support.crashes import at
 
 JOINED = ["c1", "d1", "d2"]
@@ -23,18 +21,6 @@ JOINED = ["c1", "d1", "d2"]
 @pytest.fixture
 def world(tmp_path: Path) -> Copied:
     return with_copies_of_one_click(tmp_path)
-
-
-def gives_up() -> Callable[[], bool]:
-    """Fails the test if a process asks again and again whether to stop."""
-    rounds = count(1)
-
-    def should_stop() -> bool:
-        if next(rounds) > 400:
-            pytest.fail("it goes on for ever")
-        return False
-
-    return should_stop
 
 
 @pytest.mark.parametrize(
@@ -53,7 +39,7 @@ def test_a_lake_that_is_put_back_under_a_process_has_it_begin_a_new_epoch_and_ma
     world.clicks(("e1", "q1"))
     with at(point, put_back):
         world.join(callbacks=Callbacks(should_stop=gives_up()))
-    assert "the lake was put back: the table of datacenter east is at batch 1 of epoch 1" in caplog.text
+    assert "the lake was put back: the table is at batch 1 of epoch 1" in caplog.text
     assert world.read_state().epoch == "2"
     world.must_be_sound([*JOINED, "e1", "f1"])
 

@@ -47,7 +47,7 @@ def test_a_survivor_that_finds_a_silent_epoch_gone_is_refused_with_the_remedy(
     world.copy(["registry"])
     world.everywhere("c1", "c2")
     assert world.join_with_a_crash("claim.after", "west")
-    with at("recover.after_fence", lambda: world.put_back(["registry"])):
+    with at("recover.after_passed", lambda: world.put_back(["registry"])):
         refused = world.refused("east")
     assert refused is not None
     world.join_all()

@@ -20,6 +20,8 @@ from photon.registry.entry import Claimant, Epoch
 from photon.registry.errors import RegistryMismatch, RetiredDatacenter
 from photon.registry.id_registry import EpochOver
 from photon.registry.register import with_hold
+from photon.releases import copies
+from photon.releases.finding import ReleaseUnreadable, find_release
 from photon.upkeep.retirable import NotRetired
 from photon.upkeep.retire import Retired, plan_retire
 from tests.simulation import hold_stories as stories
@@ -146,6 +148,17 @@ def test_a_retirement_that_was_killed_goes_on_in_its_next_run(world: World, poin
     assert world.holders(*ids) == {}
     world.join("east")
     assert world.joined_ids() == sorted(ids)
+
+
+def test_a_release_whose_maker_was_retired_before_it_stored_a_copy_holds_no_reader(world: World) -> None:
+    world.everywhere("c1")
+    world.join("west")
+    shutil.rmtree(Path(str(world.pipeline.datacenters["west"].lake)) / copies.FOLDER)  # as if it died before
+    world.join("east")
+    with pytest.raises(ReleaseUnreadable, match="releases were made there"):
+        find_release(world.pipeline)
+    retired(world, "west")
+    assert find_release(world.pipeline).number >= 1
 
 
 @pytest.mark.parametrize("point", RETIRE_FAULT_POINTS)

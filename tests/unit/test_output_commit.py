@@ -118,9 +118,9 @@ def test_a_commit_names_the_plan_of_its_app_and_of_no_other(table: OutputTable) 
 
 def test_an_epoch_commits_nothing_to_a_table_that_lacks_its_batch_0(table: OutputTable) -> None:
     with pytest.raises(CommitConflict, match="it was put back"):
-        table.commit([], APP, 1, 0, has_begun=True)
+        table.commit([], APP, 1, 0, passed=0)
     table.commit([], APP, 0, 0)
-    table.commit([], APP, 1, 0, has_begun=True)
+    table.commit([], APP, 1, 0, passed=0)
 
 
 def test_a_token_of_another_plan_has_no_row_though_its_batch_and_occurrence_have_one(

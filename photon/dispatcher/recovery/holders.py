@@ -1,8 +1,8 @@
-"""Holds of other datacenters, and what becomes of them when they are silent (protocol A16, E1, E6, L4).
+"""Holds of other datacenters, and what becomes of them when they are silent (protocol A16, A25, E1, E6, L4).
 
-What another one has claimed is a join once it has closed it. Before that it is held. An epoch that is over,
-or silent, is fenced here and closed for ever, where its lake can be read: what has no row is free then. Else
-it stays held until that datacenter is back, or a person retires it.
+What another one has claimed is a join once it has closed it. Before that it is held. Where its lake can be
+read, the batch of a silent epoch is passed over, and an epoch that is over is fenced and closed for ever:
+what has no row is free then. Else it stays held until that datacenter is back, or a person retires it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Literal
 
 import numpy as np
 
+from photon.dispatcher.recovery.passing import make_final, pass_over
 from photon.dispatcher.recovery.registry_watch import RegistryWatch
 from photon.dispatcher.recovery.rows_of_plans import RowsOfPlans, rowless_unless_taken
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, microseconds
 from photon.process.faults import fault_point
-from photon.registry.closing import Rowless
+from photon.registry.closing import Closing, Rowless
 from photon.registry.entry import Claimant, Epoch, Hashes, Mask
 from photon.registry.epochs import claimed_through, end_epochs, give_up_epochs, is_live
 from photon.registry.fold import ClaimsAt, Unclosed
@@ -28,7 +29,7 @@ from photon.registry.register import Register
 from photon.registry.view import unclosed_claimants
 from photon.releases.foreign_commits import others_took_rows
 from photon.storage.delta import LakeUnavailable
-from photon.storage.tables import CommitConflict, OutputTable, fence_epoch
+from photon.storage.tables import CommitConflict, OutputTable, app_id, fence_epoch
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class OtherEpochs:
         self._awaited.update(epochs)
 
     def tend(self, count_held: int) -> bool:
-        """End epochs that are silent, or that are over and were left unfinished.
+        """Pass over batches of epochs that are silent, and end those that are over and were left unfinished.
 
         Whether the records that are held are worth another look now.
         """
@@ -149,7 +150,7 @@ class OtherEpochs:
         signs = {epoch: (beats[epoch], claimed_through(self._registry, epoch)) for epoch in epochs}
         self._silence.look(signs, self._clock.elapsed_us())
         for epoch in sorted(epochs):
-            self._end_unless_at_work(epoch)
+            self._free_unless_at_work(epoch)
         return self._has_changed(count_held)
 
     def _has_changed(self, count_held: int) -> bool:
@@ -216,15 +217,16 @@ class OtherEpochs:
         is_silent, live = self._silence.is_silent(epoch), is_live(self._registry, epoch)
         return epoch_state_of(epoch, self._registry.register, live, is_silent)
 
-    def _end_unless_at_work(self, epoch: Epoch) -> None:
-        """End the epoch, unless it is at work; later, where its lake is out of reach."""
+    def _free_unless_at_work(self, epoch: Epoch) -> None:
+        """See to what the epoch holds, unless it is at work; later, where its lake is out of reach."""
         epoch_state = self._state_of(epoch)
         if epoch_state == "at work" or self._was_just_stuck(epoch):
             return
         try:
-            self._end(epoch, epoch_state)
+            if epoch_state != "silent" or not self._pass_over(epoch):
+                self._end(epoch, epoch_state)
         except CommitConflict as error:  # another survivor does the same, or the epoch has just committed
-            log.info("epoch %s is fenced at the next look: %s", epoch, error)
+            log.info("epoch %s is seen to at the next look: %s", epoch, error)
         except LakeUnavailable as error:
             if epoch not in self._stuck:
                 log.warning(
@@ -236,18 +238,33 @@ class OtherEpochs:
         else:
             self._stuck.pop(epoch, None)
             fault_point("recover.after_close")
-            if epoch_state == "silent":
-                log.warning(
-                    "datacenter %s is silent: its epoch %s is over, what it holds without a row is joined "
-                    "by the others",
-                    *epoch,
-                )
 
     def _was_just_stuck(self, epoch: Epoch) -> bool:
         since_us = self._stuck_us.get(epoch)
         return (
             epoch in self._stuck and since_us is not None and self._clock.elapsed_us() - since_us < AGAIN_US
         )
+
+    def _pass_over(self, epoch: Epoch) -> bool:
+        """Free what a silent epoch holds without a row (A25); False: it is to be ended."""
+        datacenter, number = epoch
+        batch = claimed_through(self._registry, epoch)  # before its tables are read
+        closed = self._registry.view.closed_through(epoch)
+        table = self._table_of(datacenter)
+        lake, ask = table.folder.parent, partial(self._lakes.ask, datacenter)
+        if (step := ask(partial(pass_over, lake, epoch, batch, closed))) == "end":
+            return False
+        fault_point("recover.after_passed")
+        ask(partial(make_final, lake, epoch, batch, step))
+        fault_point("recover.after_raised")
+        behind = (app_id(datacenter, str(number)), batch)
+        self._registry.close(Closing(epoch, batch, self._rowless_in(table, datacenter, behind)))
+        log.warning(
+            "datacenter %s is silent: what it holds up to batch %d of epoch %d, and has no row, is joined by "
+            "the others",
+            datacenter, batch, number,
+        )  # fmt: skip
+        return True
 
     def _end(self, epoch: Epoch, epoch_state: EpochState) -> None:
         """Close it for ever, and all before it; without a fence where its lake is gone, with all rows."""
@@ -267,11 +284,12 @@ class OtherEpochs:
             epoch.datacenter, partial(fence_epoch, table.folder.parent, epoch.datacenter, str(epoch.number))
         )
         self._fenced.add(epoch)
-        fault_point("recover.after_fence")
 
-    def _rowless_in(self, table: OutputTable, datacenter: str) -> Rowless:
+    def _rowless_in(
+        self, table: OutputTable, datacenter: str, behind: tuple[str, int] | None = None
+    ) -> Rowless:
         others_took = partial(others_took_rows, self._pipeline, datacenter, table, self.given_up)
-        rows = self._lakes.ask(datacenter, partial(rowless_unless_taken, table, others_took))
+        rows = self._lakes.ask(datacenter, partial(rowless_unless_taken, table, others_took, behind))
 
         def rowless(at: ClaimsAt, unclosed: Unclosed) -> Mask:
             return self._lakes.ask(datacenter, partial(rows, at, unclosed))

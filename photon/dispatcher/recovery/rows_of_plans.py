@@ -21,12 +21,15 @@ from photon.storage.joined_rows import ROWS_AT_ONCE, CommittedRows
 from photon.storage.tables import OutputTable
 
 
-def rowless_unless_taken(table: OutputTable, others_took: Callable[[], bool]) -> Rowless:
+def rowless_unless_taken(
+    table: OutputTable, others_took: Callable[[], bool], behind: tuple[str, int] | None = None
+) -> Rowless:
     """Free the ids without a row in a snapshot, but none while others may have taken rows away (E12).
 
-    `others_took` is asked once a row is missing, so after the snapshot was made. LakeUnavailable.
+    `others_took` is asked once a row is missing, so after the snapshot was made. `behind`: an app, and the
+    batch that the snapshot has to have. LakeUnavailable.
     """
-    rows, took = RowsOfPlans(table), cache(others_took)
+    rows, took = RowsOfPlans(table, behind), cache(others_took)
 
     def rowless(at: ClaimsAt, unclosed: Unclosed) -> Mask:
         missing = rows(at, unclosed)
@@ -38,9 +41,9 @@ def rowless_unless_taken(table: OutputTable, others_took: Callable[[], bool]) ->
 class RowsOfPlans:
     """A `photon.registry.closing.Rowless`, by the rows that plans have in a table as this is made."""
 
-    def __init__(self, table: OutputTable) -> None:
+    def __init__(self, table: OutputTable, behind: tuple[str, int] | None = None) -> None:
         """LakeUnavailable."""
-        self._rows = CommittedRows(table)
+        self._rows = CommittedRows(table, behind)
         self._found: dict[Claimant, HashSet] = {}  # few: those of the batches that are not closed
 
     def __call__(self, at: ClaimsAt, unclosed: Unclosed) -> Mask:

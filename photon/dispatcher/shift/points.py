@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from photon.dispatcher.dispatcher import Dispatcher
@@ -169,7 +170,10 @@ class PointsRecorder:
             self._failed_tries = 0
             callbacks.on_progress()
 
-        return Callbacks(should_stop, on_batch, on_wait, on_resume, on_cause, on_failure, on_progress)
+        on_passed = partial(self.mark, "passed over")
+        return Callbacks(
+            should_stop, on_batch, on_wait, on_resume, on_cause, on_failure, on_progress, on_passed
+        )
 
     @contextmanager
     def following(self, dispatcher: Dispatcher, measured: MeasuredFile) -> Iterator[None]:

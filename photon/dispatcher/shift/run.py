@@ -314,9 +314,7 @@ class JoinRun:
         with ExitStack() as stack:
             registry = retry.until_available(self._open_registry)
             stack.enter_context(_view_of(registry))
-            started = retry.until_available(
-                lambda: start(pipeline, datacenter, registry, tables["joined_events"], machine)
-            )
+            started = retry.until_available(lambda: start(pipeline, datacenter, registry, tables, machine))
             state = stack.enter_context(closing(started.state))
             held = _held_files(self._place, state)
             if held is not None:

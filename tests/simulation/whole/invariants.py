@@ -94,7 +94,8 @@ class Lake(Table):
     def follow(self, app: str, version: int) -> None:
         """Check F7: an application's versions follow each other."""
         batches = self.batches[app]
-        before = batches[-1] if batches else -1  # an epoch begins with batch 0
+        first = 1 if app.endswith(":passed") else 0  # an epoch begins with batch 0
+        before = batches[-1] if batches else first - 1
         is_next = version == before + 1 and before < FENCE_VERSION
         is_fence = version == FENCE_VERSION + max(before, 0)
         must(is_next or is_fence, f"F7: {app} commits {version} after {before}")
@@ -164,6 +165,21 @@ class Invariants:
         }.items():
             twice = [value for value, count in Counter(values).items() if count > 1]
             must(not twice, f"F1: {what} has two rows: {twice[:3]}")
+
+    def look_at_side_rows(self) -> None:
+        """A12: a record that never wakes has one row in a side table, whoever passed its batch over (A25)."""
+        for (name, table), rows in self._side_tables.items():
+            if table in ("dead_letters", "too_old"):
+                rows.look()
+                places = Counter((row["_epoch"], row["_occurrence"]) for row in rows.rows)
+                twice = [place for place, count in places.items() if count > 1]
+                must(not twice, f"A12: {name} has two rows in {table} of {twice[:3]}")
+
+    @property
+    def passed_batches(self) -> int:
+        """How many batches were passed over, as the tables count them now."""
+        counts = (lake.batches for lake in self.lakes.values())
+        return sum(max(of) for each in counts for app, of in each.items() if app.endswith(":passed"))
 
     def forget_lake(self, datacenter: str) -> None:
         """Read a lake anew that was put back from a copy; remember the tokens of rows that were there."""

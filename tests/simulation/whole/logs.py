@@ -35,6 +35,7 @@ class Writers:
     # The epochs in which logs of a datacenter were moved away: a later one has never seen them.
     out_of_sight: dict[str, set[str]] = field(default_factory=dict)
     written: Counter[str] = field(default_factory=Counter)  # foreign records by datacenter
+    broken: Counter[str] = field(default_factory=Counter)  # those among them that are none
     generations: Counter[str] = field(default_factory=Counter)
     _lines: int = 0
     _rest: dict[Path, bytes] = field(default_factory=dict)  # the rest of each log file's last line
@@ -91,6 +92,17 @@ class Writers:
                 seconds += site.chance.uniform(0, LATEST_SECONDS)
             self.written[datacenter] += kind == "clicks"
             site.network.after(seconds, lambda d=datacenter: self._append(d, kind, record))  # type: ignore[misc]
+
+    def break_a_line(self, datacenter: str) -> None:
+        """Append a line that is no record: a dead letter."""
+        log = self._log_of(datacenter, "clicks", self.site.chance.choice("ab"))
+        if not log.exists() or not log.stat().st_size or log in self._moved:
+            return
+        self._finish(log)
+        self.written[datacenter] += 1
+        self.broken[datacenter] += 1
+        log_lines.append(log, self.site.format, [f"broken {self.broken[datacenter]}\n"])
+        self.site.stamp(log)
 
     def lose_a_log(self, datacenter: str) -> None:
         """Delete a log of foreign events, or empty it."""

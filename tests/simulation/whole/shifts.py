@@ -38,6 +38,8 @@ ENDINGS += (RegistryMismatch,)  # only where copies are put back
 # A process freezes at the first of these points, and dies with ids claimed at one of the second.
 CLAIMING = ("claim.after",)
 CLAIMED = ("claim.after", "side_tables.after_too_old", "commit.before_main")
+# Where a datacenter dies, or stands still, whose batch is passed over: half of the times that it comes there.
+FALLING_SILENT = (*CLAIMED, "side_tables.after_dead_letters", "take.after_raised", "take.after_close")
 UNAVAILABLE = (RegistryUnavailable, LakeUnavailable)
 
 
@@ -93,6 +95,7 @@ class Shifts:
         self.failing_workers: set[str] = set()
         self.dying_with_a_log: set[str] = set()
         self.freezing: set[str] = set()  # once they have claimed ids
+        self.falling_silent: set[str] = set()  # they die so, or freeze, and come back with their state
         self.leaving: set[str] = set()  # datacenters that die once they have claimed their next ids
         self.away: set[str] = set()  # datacenters that are not started again
         self.lose_a_log: Callable[[str], None] = lambda datacenter: None
@@ -144,10 +147,30 @@ class Shifts:
             self.freezing.discard(datacenter)
             worker.frozen_seconds = self.site.chance.uniform(12, 40)
             worker.step("frozen with ids claimed")
+        if datacenter in self.falling_silent and point in FALLING_SILENT and self.site.chance.random() < 0.5:
+            self._fall_silent(datacenter, worker)
         if datacenter is not None and point in CLAIMED:
             self._die_with_ids(datacenter, worker)
         if point == "lake.after_commit" and self.site.chance.random() < self.lost_answers:
             raise OSError(errno.EIO, "the answer is lost")
+
+    def _fall_silent(self, datacenter: str, worker: Worker) -> None:
+        """Stand still, or die and come back, after others may have taken it for dead."""
+        self.falling_silent.discard(datacenter)
+        seconds = self.site.chance.uniform(12, 40)
+        if self.site.chance.random() < 0.5:
+            worker.frozen_seconds = seconds
+            worker.step("stands still, silent")
+            return
+
+        def come_back() -> None:
+            if datacenter not in self.leaving:
+                self.away.discard(datacenter)
+                self.begin(datacenter)
+
+        self.away.add(datacenter)
+        self.site.network.after(seconds, come_back)
+        worker.die("dies, and comes back")
 
     def _die_with_ids(self, datacenter: str, worker: Worker) -> None:
         """Die right after ids were claimed, if that was ordered."""

@@ -34,13 +34,14 @@ from tests.simulation.whole.copies import RESTORED
 from tests.simulation.whole.invariants import Invariants
 from tests.simulation.whole.logs import Writers
 from tests.simulation.whole.network import Weather
-from tests.simulation.whole.operators import ROTATED_AWAY, People
+from tests.simulation.whole.operators import FALL_SILENT, PASSING, PASSING_COPIES, ROTATED_AWAY, People
 from tests.simulation.whole.processes import EVEN, Worker, this_process
 from tests.simulation.whole.shifts import Shifts, without_threads
 from tests.simulation.whole.site import Site
 
 LENGTH_SECONDS = 60.0
 BURSTS = 6
+BROKEN_LINES = 20  # where batches are passed over: their side rows are to be there once
 ONE_IS_AWAY = 0.3  # share of seeds in which one dies with ids registered, and is back when the others rest
 RECOVERS_WITHOUT_NEED = 0.2  # share of seeds that recover though nothing is missing
 SHARE_OF_SEEDS = 100  # the command prints a line after so many
@@ -90,8 +91,12 @@ class Simulation:
         if chance.random() < ONE_IS_AWAY:
             away = chance.choice(self.site.names)
             after(chance.uniform(0.3, 0.9) * LENGTH_SECONDS, lambda: self.shifts.leaving.add(away))
-        for _ in range(BURSTS):
+        for _ in range(BURSTS * (2 if FALL_SILENT in self._focus else 1)):
             after(chance.uniform(0, LENGTH_SECONDS * 0.8), self.writers.burst)
+        for _ in range(BROKEN_LINES if FALL_SILENT in self._focus else 0):
+            after(
+                chance.uniform(0, LENGTH_SECONDS), lambda: self.writers.break_a_line(self.people.somewhere())
+            )
         for name in self.site.names:
             after(chance.uniform(0, 5), lambda name=name: self.shifts.begin(name))  # type: ignore[misc]
         after(LENGTH_SECONDS, self._stop)
@@ -130,6 +135,7 @@ class Simulation:
         self._must_be_joined()
         if unmatched.LOOKS in self._focus:
             self._must_be_unmatched()
+        self.invariants.look_at_side_rows()
         self.invariants.releases.look_at_rest(self.people.pipeline)
 
     def _survive(self, away: str) -> None:
@@ -188,6 +194,7 @@ class Simulation:
         self.shifts.full_disks.clear()
         self.shifts.failing_workers.clear()
         self.shifts.freezing.clear()
+        self.shifts.falling_silent.clear()
         self.shifts.dying_with_a_log.clear()
         for name in self.people.alive():  # some are still on hold, or a half-written change holds them
             self._by_an_operator(partial(self.people.set_hold, name, False))
@@ -220,7 +227,10 @@ class Simulation:
         must(counts.adds_up, f"F13: the classes of {datacenter} do not add up")
         letters = counts.of("dead_letters")
         lost_workers = self.people.done["lose_worker"] if datacenter == self.people.loser else 0
-        must(letters <= lost_workers, f"F13: {datacenter} has {letters} dead letters of whole lines")
+        must(
+            letters <= lost_workers + self.writers.broken[datacenter],
+            f"F13: {datacenter} has {letters} dead letters of whole lines",
+        )
         written = self.writers.written[datacenter]
         is_read = counts.foreign == written or datacenter in self.writers.incomplete
         must(
@@ -281,10 +291,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this one alone, with what the product says")
     parser.add_argument("--restored", action="store_true", help="stores are put back from copies")
     parser.add_argument("--unmatched", action="store_true", help="unmatched primaries are looked for")
+    parser.add_argument("--passing", action="store_true", help="silent datacenters are passed over")
+    parser.add_argument("--passing-copies", action="store_true", help="and copies of states are put back")
     parser.add_argument("--rotated-away", action="store_true", help="logs are moved out of sight")
     arguments = parser.parse_args()
     kinds = {
         "--restored": (arguments.restored, RESTORED),
+        "--passing": (arguments.passing, PASSING),
+        "--passing-copies": (arguments.passing_copies, PASSING_COPIES),
         "--rotated-away": (arguments.rotated_away, ROTATED_AWAY),
         "--unmatched": (arguments.unmatched, unmatched.UNMATCHED),
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.whole.copies import RESTORED
-from tests.simulation.whole.operators import ROTATED_AWAY
+from tests.simulation.whole.operators import PASSING, PASSING_COPIES, ROTATED_AWAY
 from tests.simulation.whole.processes import Worker, this_process
 from tests.simulation.whole.simulation import LENGTH_SECONDS, Simulation
 from tests.simulation.whole.unmatched import UNMATCHED
@@ -63,6 +63,16 @@ def test_a_process_dies_that_would_commit_by_its_check_before_a_copy_was_put_bac
         folder.mkdir()
     print(f"seeds: {seeds}")
     assert any(died_by_its_check(folder, seed) for folder, seed in zip(folders, seeds, strict=True))
+
+
+@pytest.mark.parametrize("focus", [PASSING, PASSING_COPIES], ids=["states", "copies"])
+@pytest.mark.parametrize("seed", seeds(1, 3))
+def test_silent_datacenters_are_passed_over_and_go_on(
+    tmp_path: Path, seed: int, focus: tuple[str, ...]
+) -> None:
+    kind = "--passing" if focus == PASSING else "--passing-copies"
+    print(f"again: python -m tests.simulation.whole.simulation --seed {seed} {kind}")
+    Simulation(tmp_path, seed, focus).run()
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))

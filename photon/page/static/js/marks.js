@@ -6,6 +6,7 @@ export const KINDS = {
   resume: { glyph: "▸", words: "resumed" },
   waits: { glyph: "…", words: "waits", hatch: "dots" },
   "new epoch": { glyph: "◆", words: "new epoch" },
+  "passed over": { glyph: "↷", words: "passed over" },
   retired: { glyph: "■", words: "retired" },
   rebuild: { glyph: "↻", words: "rebuild" },
   reshard: { glyph: "⇄", words: "reshard" },
