@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from photon.process.clock import MICROSECONDS
 from photon.state.points import recent_points
 from tests.simulation.runners import PoisonedRunner
 from tests.simulation.world import World, assert_counts
+from tests.support.crashes import at
 
 CAUSE = "Spark could not finish the batch: Python worker exited unexpectedly (crashed)"
 TRY_SECONDS = 2.0
@@ -156,3 +158,19 @@ def test_a_point_ends_where_the_third_try_in_a_row_fails(tmp_path: Path) -> None
     first, *_ = (at for at, row in enumerate(points) if row["activity"] == "waiting")
     began = points[first - 1]["at"].timestamp()
     assert abs(began - failed_us[FAILING_TRIES - 1] / MICROSECONDS) < TRY_SECONDS
+
+
+def test_a_bad_record_counts_once_however_long_its_batch_waits_for_the_registry(tmp_path: Path) -> None:
+    """Broken variant: each try counts, and the twenty-first ends the process."""
+    world, asked = World(tmp_path), count()
+    world.queries("q1")
+    world.join()
+    world.clicks(("poison", "q1"))
+
+    def should_stop() -> bool:
+        world.ledgers.is_away &= next(asked) < 1_200  # some 30 tries
+        return False
+
+    with at("abandon.after_commit", lambda: setattr(world.ledgers, "is_away", True)):
+        told = Callbacks(should_stop=should_stop)
+        assert_counts(world.join(runner=PoisonedRunner(world), callbacks=told).counts, dead_letters=1)
