@@ -114,7 +114,7 @@ class Committing:
         batch, passed = plan.key.batch, self.state.passed
         if self.closed() >= batch:
             raise CommitConflict(f"others have closed batch {batch}")
-        self._joined.commit(files, self._app, batch, batch - 1, plan.key.plan_id, passed)
+        self._joined.commit(files, self._app, batch, batch - 1, plan.key.plan_id, passed=passed)
 
     def ask_table(self, plan: Plan) -> tuple[Event, str]:
         """Whether the table has the batch, after a commit that did not return (A6, A15), or is another's."""
