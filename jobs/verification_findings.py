@@ -145,6 +145,8 @@ class Findings:
         """Rows with `forgotten`: whether the state has forgotten the log file of this number (D13)."""
         read = {name: one.files for name, one in self._scope.read_offsets.items()}
         read = {name: files for name, files in read.items() if has_forgotten(files)}
+        if not read:
+            return rows.withColumn("forgotten", F.lit(False))
         known = [(name, number, True) for name, files in read.items() for number in sorted(files)]
         known_files = self._session.createDataFrame(known, f"datacenter string, {file} int, is_known boolean")
         last = [(name, max(files)) for name, files in read.items()]

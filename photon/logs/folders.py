@@ -19,7 +19,7 @@ from photon.logs.announcements import Announcements
 from photon.logs.discovery import FoundFile, Scan, is_text, scan, stat_file
 from photon.logs.files import LogFile, Stretches, TrackedFile
 from photon.logs.source import READING, Source, StoredBytes, open_bytes, open_source
-from photon.logs.tailing.rotation import may_be_rotated
+from photon.logs.tailing.rotation import may_be_rotated, stem_of
 from photon.pipeline.location import Location
 
 MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for one that is not in its folder
@@ -162,14 +162,13 @@ class LocalLogs:
         """Where a file may have been moved below the logs folder: by its inode, then by its name."""
         same: list[str] = []
         alike: list[str] = []
-        name = file.path.rpartition("/")[2]
+        stem = stem_of(file.path.rpartition("/")[2])
         for entry in itertools.islice(_entries_below(self._folder), MOST_SEARCHED):
-            path = os.path.relpath(entry.path, self._folder)
             if entry.inode() == file.inode:
-                same.append(path)
-            elif may_be_rotated(name, entry.name):
-                alike.append(path)
-        return [*sorted(same), *sorted(alike)]
+                same.append(entry.path)
+            elif entry.name.startswith(stem):
+                alike.append(entry.path)
+        return [os.path.relpath(path, self._folder) for path in (*sorted(same), *sorted(alike))]
 
     def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
         return found
