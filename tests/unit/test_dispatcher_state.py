@@ -15,7 +15,7 @@ import pytest
 from photon.dispatcher.planning import due_retries
 from photon.logs.files import ByteRange, LogFile, TrackedFile
 from photon.pipeline.sections import Retry
-from photon.state.database import StateUnavailable
+from photon.state.database import ASKED_AT_ONCE, StateUnavailable
 from photon.state.dispatcher_state import Completion, DispatcherState
 from photon.state.lifecycle import Attempts
 from photon.state.plan import Advance, Plan, PlanContent
@@ -208,6 +208,20 @@ def test_a_complete_run_makes_all_due_that_wait_for_primaries_or_the_clock(state
     complete(state, 1, Completion(waiting=[segment(state, *records)]))
     state.make_all_due(("primary", "clock"))
     assert sorted(due(state, 20)) == [0, 2]
+
+
+def test_of_many_events_those_are_found_that_an_earlier_epoch_joined(state: DispatcherState) -> None:
+    """More than a query asks for, with characters that end a text elsewhere."""
+    joined = [f"e{number}\0'" for number in range(2 * ASKED_AT_ONCE + 1)]
+    complete(state, 1, Completion(inherited=joined))
+    assert state.inherited_among({*joined, "other", "e1"}) == set(joined)
+    assert state.inherited_among(()) == set()
+
+
+def test_records_that_were_ordered_are_found_by_their_places(state: DispatcherState) -> None:
+    state.take_order(segment(state, record(1)), [], {Occurrence(3, 30), Occurrence(3, 40)}, {})
+    assert state.ordered_at([Occurrence(3, 30), Occurrence(30, 3)]) == {Occurrence(3, 30): 0}
+    assert state.ordered_at([]) == {}
 
 
 def test_a_view_is_of_one_moment(state: DispatcherState) -> None:
