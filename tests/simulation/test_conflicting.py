@@ -49,29 +49,33 @@ def of_duplicates(counts: Counts) -> tuple[int, int, int]:
 # -- what is another content
 
 
+# Records of ID, and what of each differs from its first record.
+COMPARED = [
+    ('{"click": "ID", "query": "q1", "at": 1700000000000000, "n": 1}\n', ""),
+    ('{"n":1,"at":1700000000000000,"query":"q1","click":"ID"}\n', ""),
+    ('{"click": "ID", "query": "q1", "at": 1700000000000000, "n": 1, "more": null}\n', ""),
+    ('{"click": "ID", "query": "q1", "at": 1700000000000000, "n": 2}\n', "n"),
+    ('{"click": "ID", "query": "q2", "at": 1700000000000001, "n": 1}\n', "at, query"),
+    ('{"click": "ID", "query": "q1", "at": 1700000000000000}\n', "n"),
+    ('{"click": "ID", "query": "q1", "at": 1700000000000000, "n": 1, "more": ""}\n', "more"),
+]
+
+
 @pytest.mark.parametrize("is_later_batch", [False, True])
-@pytest.mark.parametrize(
-    ("line", "differs"),
-    [
-        ('{"click": "c1", "query": "q1", "at": 1700000000000000, "n": 1}\n', ""),
-        ('{"n":1,"at":1700000000000000,"query":"q1","click":"c1"}\n', ""),
-        ('{"click": "c1", "query": "q1", "at": 1700000000000000, "n": 1, "more": null}\n', ""),
-        ('{"click": "c1", "query": "q1", "at": 1700000000000000, "n": 2}\n', "n"),
-        ('{"click": "c1", "query": "q2", "at": 1700000000000001, "n": 1}\n', "at, query"),
-        ('{"click": "c1", "query": "q1", "at": 1700000000000000}\n', "n"),
-        ('{"click": "c1", "query": "q1", "at": 1700000000000000, "n": 1, "more": ""}\n', "more"),
-    ],
-)
 def test_records_are_compared_by_their_columns_in_one_batch_and_later(
-    world: World, line: str, differs: str, is_later_batch: bool
+    world: World, is_later_batch: bool
 ) -> None:
-    world.log("east", "clicks", click("c1", n=1))
+    again = {f"c{number}": each for number, each in enumerate(COMPARED)}
+    world.log("east", "clicks", *(click(name, n=1) for name in again))
     if is_later_batch:
         world.join()
-    world.log("east", "clicks", line, file="b.jsonl")
+    world.log(
+        "east", "clicks", *(line.replace("ID", name) for name, (line, _) in again.items()), file="b.jsonl"
+    )
     counts = world.join().counts
-    assert of_duplicates(counts) == (1, int(bool(differs)), 0)
-    assert [row["differs"] for row in world.rows("conflicting")] == ([differs] if differs else [])
+    expected = {name: differs for name, (_, differs) in again.items() if differs}
+    assert of_duplicates(counts) == (len(again), len(expected), 0)
+    assert {row["event_id"]: row["differs"] for row in world.rows("conflicting")} == expected
 
 
 def test_columns_are_compared_by_their_names_in_headers_of_another_order(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from photon.process.clock import MICROSECONDS
 from tests.simulation.ahead_stories import QUERIES, SMALL_BATCHES, many_events
 from tests.simulation.world import World
 
-SECONDS = 20
+SECONDS = 10
 
 
 @pytest.mark.parametrize(

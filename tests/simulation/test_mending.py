@@ -91,27 +91,24 @@ def test_a_rebuild_makes_the_row_of_the_mended_line(tmp_path: Path) -> None:
     assert_agreed(world)
 
 
-@pytest.mark.parametrize(
-    ("line", "outcome"),
-    [
-        (click("c0", "q1"), "duplicates"),
-        (click("c1", None), "skipped"),
-        (click("c1", "never"), "unjoinable"),
-        (click("c9", "q1"), "joined_elsewhere"),
-        (click("dropped", "q1"), "filtered"),
-    ],
-)
-def test_a_mended_letter_is_counted_as_what_becomes_of_it(
-    tmp_path: Path, monkeypatch: Patch, line: str, outcome: str
-) -> None:
+def test_each_mended_letter_is_counted_as_what_becomes_of_it(tmp_path: Path, monkeypatch: Patch) -> None:
+    ends = {
+        "duplicates": click("c0", "q1"),
+        "skipped": click("c1", None),
+        "unjoinable": click("c2", "never"),
+        "joined_elsewhere": click("c9", "q1"),
+        "filtered": click("dropped", "q1"),
+    }
     world = World(tmp_path, ["east", "west"], more=ADAPTER)
     monkeypatch.setattr(failing_adapter, "drops", ["dropped"])
     world.events("c9", datacenter="west")
     world.join("west", "complete")
-    world_with_a_bad_line(world)
-    plan_mending(world.pipeline, "east", lambda *_: line).apply()
+    world.events("c0")
+    world.log("east", "clicks", *(f"{end}\n" for end in ends))
+    assert_counts(world.join().counts, joined=1, dead_letters=len(ends))
+    plan_mending(world.pipeline, "east", lambda line, _: ends[line.decode().strip()]).apply()
     counts = world.join("east", "complete").counts
-    assert_counts(counts, **{outcome: 1}, dead_letters=0, foreign=2)
+    assert_counts(counts, **dict.fromkeys(ends, 1), joined=1, dead_letters=0, foreign=6)
     assert_agreed(world)
 
 
@@ -165,21 +162,21 @@ def test_a_dry_run_says_what_a_mended_line_is_and_what_would_come_of_it(world: W
     assert try_joins(world.pipeline, "east", done.events) == [said]
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (click("c1", "never"), NO_PRIMARY),
-        (click("c1", None), SKIPPED),
-        (click("dropped", "q1"), "the adapter drops it"),
-        (click("fails", "q1"), "it would be a dead letter: adapter: KeyError: 'position'"),
-    ],
-)
-def test_a_dry_run_tells_each_end(tmp_path: Path, monkeypatch: Patch, line: str, said: str) -> None:
+def test_a_dry_run_tells_each_end(tmp_path: Path, monkeypatch: Patch) -> None:
+    ends = {
+        click("c1", "never"): NO_PRIMARY,
+        click("c1", None): SKIPPED,
+        click("dropped", "q1"): "the adapter drops it",
+        click("fails", "q1"): "it would be a dead letter: adapter: KeyError: 'position'",
+    }
     monkeypatch.setattr(failing_adapter, "drops", ["dropped"])
     monkeypatch.setattr(failing_adapter, "fails_on", ["fails"])
-    world = world_with_a_bad_line(World(tmp_path, more=ADAPTER))
-    done = plan_mending(world.pipeline, "east", lambda *_: line).expected
-    assert try_joins(world.pipeline, "east", done.events) == [said]
+    world, lines = World(tmp_path, more=ADAPTER), iter(ends)
+    world.events("c0")
+    world.log("east", "clicks", *(f"bad {number}\n" for number in range(len(ends))))
+    world.join()
+    done = plan_mending(world.pipeline, "east", lambda *_: next(lines)).expected
+    assert try_joins(world.pipeline, "east", done.events) == [*ends.values()]
 
 
 def test_letters_are_exported_edited_by_hand_and_given_back(world: World, tmp_path: Path) -> None:
