@@ -28,7 +28,7 @@ from photon.cli.output import (
     showing_progress,
 )
 from photon.process.errors import NOT_DONE, NOT_MEANT, WRONG_USAGE
-from photon.process.extras import has_extra
+from photon.process.extras import has_extra, need_extra
 from photon.process.readable import counted
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,8 @@ def join(
     with expected_errors(pipeline_file):
         from photon.pipeline.file import load_pipeline
 
+        if engine == "spark":
+            need_extra("spark")
         pipeline = load_pipeline(pipeline_file).on_spark(master, _parsed(spark_settings))
         names = chosen(pipeline, datacenter)
         if parent is None:

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.documents import ROOT
+from tests.support.wheel import build_wheel
 
 FOLDERS = ("photon", "jobs", "resources", "assets", "orchestration")
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The files of the wheel. It is built from a copy, since a build leaves folders behind."""
-    folder = tmp_path_factory.mktemp("wheel")
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in tracked.splitlines():
-        (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_symlink() or (ROOT / name).is_file():
-            shutil.copy(ROOT / name, folder / "source" / name, follow_symlinks=False)
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
-            *("--wheel-dir", str(folder), str(folder / "source")),
-        ],
-        check=True,
-    )
-    (wheel,) = folder.glob("*.whl")
+    """The files of the wheel."""
+    wheel = build_wheel(tmp_path_factory.mktemp("wheel"))
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
