@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from photon.pipeline.file import Pipeline
 from photon.state.view import open_view
@@ -40,17 +39,17 @@ def stored_minutes(pipeline: Pipeline, datacenter: str, since_us: int | None = N
     Of two judgements of a minute, by two at once, the earlier one counts. LakeUnavailable, StateUnavailable,
     FormatTooNew.
     """
-    with MINUTES.reading(pipeline, datacenter) as dataset:
-        if dataset is None:
-            _refuse_a_lake_that_is_away(pipeline, datacenter)
-            return {}
-        latest = pc.max(dataset.to_table(columns=["minute"])["minute"])
-        if not latest.is_valid:
-            return {}
-        first_us = latest.cast(pa.int64()).as_py() - BUDGET_US if since_us is None else since_us
-        wanted = ds.field("minute") >= pa.scalar(first_us, _TIME)
-        names = ["minute", "joinable", "readable", "without_row", "by_arrival", "by_commit", "slowest_us"]
-        table = dataset.to_table([*names, "at"], filter=wanted).sort_by([("at", "descending")])
+    latest = MINUTES.latest(pipeline, datacenter)
+    if not latest.num_rows:
+        _refuse_a_lake_that_is_away(pipeline, datacenter)
+        return {}
+    last_us, judged_us = (pc.max(latest[name]).cast(pa.int64()).as_py() for name in ("minute", "at"))
+    first_us = last_us - BUDGET_US if since_us is None else since_us
+    names = ["minute", "joinable", "readable", "without_row", "by_arrival", "by_commit", "slowest_us"]
+    # A minute is judged once it is over, so later files alone have it: a year's are not opened.
+    table = MINUTES.between(pipeline, datacenter, first_us, judged_us + 1, [*names, "at"])
+    wanted = pc.greater_equal(table["minute"], pa.scalar(first_us, _TIME))
+    table = table.filter(wanted).sort_by([("at", "descending")])
     columns = [table["minute"].cast(pa.int64()), *(table[name] for name in names[1:])]
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     return dict(sorted({row[0]: Minute(*row) for row in rows}.items()))
