@@ -44,14 +44,11 @@ def world(tmp_path: Path) -> World:
 
 
 @EACH
-def test_no_row_comes_back_by_itself(world: World, story: Story, asks: object) -> None:
+def test_no_row_comes_back_by_itself_and_recovery_brings_it_back(
+    world: World, story: Story, asks: object
+) -> None:
     story(world)
     assert any(report.violations for report in verify(world).values()), "nobody misses it"
-
-
-@EACH
-def test_recovery_brings_it_back(world: World, story: Story, asks: object) -> None:
-    story(world)
     running = sorted({"east", "west"} - set(world.ledgers.register.given_up))
     for name in running:  # west begins a new epoch, to which its order goes
         world.join(name)
