@@ -12,7 +12,7 @@ export PIP_NO_INPUT := 1
 # Set in many images; each process would compile Photon's modules anew, which takes 1 s of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift bench-month flink figures wheel lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift bench-returning bench-month flink figures wheel lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, and Delta's JARs"
@@ -42,6 +42,7 @@ help:
 	@echo "make bench-feed  measure deliveries to PostgreSQL, beside Spark's Delta source"
 	@echo "make bench-s3   count requests to S3 and their price, of a commit and of an idle hour"
 	@echo "make bench-month  100,000 log files that come and go in a month of event time: memory, state, look, batch"
+	@echo "make bench-returning     measure a restart after a silence in which others passed a batch over"
 	@echo "make bench-killed-shift  measure how soon a killed shift joins again under Dagster, and live delay beside reports"
 	@echo "make flink      Flink for make bench, in an environment of its own"
 	@echo "make figures    the paper's figures, and live delay beside Spark and Flink, into docs/figures.md (some 25 minutes)"
@@ -216,6 +217,9 @@ bench-s3: setup
 
 bench-killed-shift: setup
 	$(BIN)/python -m bench killed-shift
+
+bench-returning: setup
+	$(BIN)/python -m bench returning
 
 bench-month: setup
 	$(BIN)/python -m bench month

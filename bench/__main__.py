@@ -248,6 +248,17 @@ def verification(folder: Path, hours: tuple[int, ...], events_an_hour: int, as_j
 
 
 @measurement
+@events_option("primary", 2_000_000)
+@click.option("--silence", default=60.0, show_default=True, help="Seconds before it starts again.")
+def returning(folder: Path, primary: int, silence: float, as_json: bool) -> None:
+    """Measure a restart after a silence, in which others passed a batch over, beside an ordinary one."""
+    from bench.returning import measure_returning
+
+    found = measure_returning(folder, primary, silence, progress)
+    print_found(found, [f"{name}: {value}" for name, value in found.items()], as_json)
+
+
+@measurement
 @click.option("--commits", default=200_000, show_default=True, help="To each of two tables.")
 def tables(folder: Path, commits: int, as_json: bool) -> None:
     """Measure a table's cost after so many commits, with compaction and without."""

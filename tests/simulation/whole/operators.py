@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 # Seeds with this focus rotate logs out of sight, and little else happens to their datacenters.
 # Seeds with this focus have silent datacenters passed over, which come back with their states (A25).
 FALL_SILENT = "fall_silent"
-PASSING = (*[FALL_SILENT] * 30, "kill", "freeze", "cut_off", "lose_worker", "reshard", "gc", "fill_disk")
+PASSING = (*[FALL_SILENT] * 60, "kill", "freeze", "cut_off", "lose_worker", "reshard", "gc", "fill_disk")
 PASSING += ("retire", "lose_state", "hold")
 # And copies of states and lakes are put back in the middle of it.
-PASSING_COPIES = (*[FALL_SILENT] * 20, "kill", "copy_state", "restore_state", "clone", "reshard")
+PASSING_COPIES = (*[FALL_SILENT] * 40, "kill", "copy_state", "restore_state", "clone", "reshard")
 PASSING_COPIES += ("copy_stores", "put_back_lake", "put_back_state")
 ROTATED_AWAY = ("move_log_away", "move_log_away", "kill", "freeze", "cut_off", "hold", "fill_disk")
 
@@ -104,7 +104,7 @@ class People:
             "remove_a_row": (1, self.remove_a_row),
             "fill_disk": (2, self.fill_disk),
             # Only where they are asked for.
-            FALL_SILENT: (0, lambda: shifts.falling_silent.add(self.somewhere())),
+            FALL_SILENT: (0, lambda: shifts.falling_silent.update(self.alive())),  # who claims next does
             "move_log_away": (0, lambda: writers.move_a_log_away(self.loser)),
             "copy_stores": (0, copies.take),
             "put_back_registry": (0, copies.put_back_registry),

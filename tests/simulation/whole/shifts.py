@@ -96,6 +96,8 @@ class Shifts:
         self.dying_with_a_log: set[str] = set()
         self.freezing: set[str] = set()  # once they have claimed ids
         self.falling_silent: set[str] = set()  # they die so, or freeze, and come back with their state
+        self.are_silent: set[str] = set()  # of these
+        self._falls_at = ("", "")  # the datacenter that falls silent next, and where
         self.leaving: set[str] = set()  # datacenters that die once they have claimed their next ids
         self.away: set[str] = set()  # datacenters that are not started again
         self.lose_a_log: Callable[[str], None] = lambda datacenter: None
@@ -147,17 +149,23 @@ class Shifts:
             self.freezing.discard(datacenter)
             worker.frozen_seconds = self.site.chance.uniform(12, 40)
             worker.step("frozen with ids claimed")
-        if datacenter in self.falling_silent and point in FALLING_SILENT and self.site.chance.random() < 0.5:
-            self._fall_silent(datacenter, worker)
+        if datacenter in self.falling_silent and point in FALLING_SILENT and not self.are_silent:
+            if point in CLAIMING or point.startswith("take."):  # later points are passed without claims too
+                self._falls_at = datacenter, self.site.chance.choice((point, *FALLING_SILENT[:4]))
+            if self._falls_at == (datacenter, point):
+                self._fall_silent(datacenter, worker)
         if datacenter is not None and point in CLAIMED:
             self._die_with_ids(datacenter, worker)
         if point == "lake.after_commit" and self.site.chance.random() < self.lost_answers:
             raise OSError(errno.EIO, "the answer is lost")
 
     def _fall_silent(self, datacenter: str, worker: Worker) -> None:
-        """Stand still, or die and come back, after others may have taken it for dead."""
-        self.falling_silent.discard(datacenter)
-        seconds = self.site.chance.uniform(12, 40)
+        """Stand still, or die and come back, after others may have taken it for dead; one at a time."""
+        self.falling_silent.clear()
+        self._falls_at = ("", "")
+        self.are_silent.add(datacenter)
+        seconds = self.site.chance.uniform(18, 35)
+        self.site.network.after(seconds, lambda: self.are_silent.discard(datacenter))
         if self.site.chance.random() < 0.5:
             worker.frozen_seconds = seconds
             worker.step("stands still, silent")

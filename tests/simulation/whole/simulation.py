@@ -84,6 +84,10 @@ class Simulation:
         chance, after = self.site.chance, self.site.network.after
         self.shifts.died = chance.choice((0.0, 0.3, 0.6))
         self.shifts.lost_answers = chance.choice((0.0, 0.05))
+        if FALL_SILENT in self._focus:
+            self.shifts.died = chance.choice(
+                (0.0, 0.0, 0.2)
+            )  # most shifts live, so that they pass over others
         for _ in range(self._count_of_deeds()):
             after(chance.uniform(2, LENGTH_SECONDS), lambda: self.people.act(self._focus))
         if "copy_stores" in self._focus:
@@ -91,7 +95,7 @@ class Simulation:
         if chance.random() < ONE_IS_AWAY:
             away = chance.choice(self.site.names)
             after(chance.uniform(0.3, 0.9) * LENGTH_SECONDS, lambda: self.shifts.leaving.add(away))
-        for _ in range(BURSTS * (2 if FALL_SILENT in self._focus else 1)):
+        for _ in range(BURSTS * (3 if FALL_SILENT in self._focus else 1)):
             after(chance.uniform(0, LENGTH_SECONDS * 0.8), self.writers.burst)
         for _ in range(BROKEN_LINES if FALL_SILENT in self._focus else 0):
             after(
@@ -105,6 +109,8 @@ class Simulation:
     def _count_of_deeds(self) -> int:
         if "copy_stores" in self._focus:
             return self.site.chance.choice((0, 2, 5))
+        if FALL_SILENT in self._focus:
+            return 14
         return 10 if self._focus else self.site.chance.choice((0, 2, 5, 10))
 
     def _copy_and_put_back(self) -> None:
