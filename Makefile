@@ -12,13 +12,14 @@ export PIP_NO_INPUT := 1
 # Set in many images; each process would compile Photon's modules anew, which takes 1 s of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift bench-returning bench-month flink figures wheel lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local kafka dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift bench-returning bench-month flink figures wheel lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, and Delta's JARs"
 	@echo "make minio      build MinIO, a store that speaks S3, for the tests and for lakes on it; needs Go"
 	@echo "make dynoxide   fetch dynoxide, a server for a registry's endpoint; what needs it does it: tests, figures, demo"
 	@echo "make dynamodb-local  fetch DynamoDB Local, a second server for the registry; make test does it"
+	@echo "make kafka      fetch a broker of Kafka, for the tests of landing; make test-all does it"
 	@echo "make dbt        dbt with DuckDB, in an environment of its own, for examples/dbt and its test"
 	@echo "make check      ruff, mypy, the import contracts and make weight"
 	@echo "make weight     lines of code by room and words of the documents, against the budgets in weight.toml"
@@ -94,6 +95,9 @@ dynoxide: setup
 dynamodb-local: setup
 	@$(BIN)/python -m photon.toolchain.fetch --dynamodb-local
 
+kafka: setup
+	@$(BIN)/python -m photon.toolchain.fetch --kafka
+
 # dbt's packages and Photon's don't fit into one environment; this one sees Photon's code.
 dbt: setup
 	@test -x .venv/dbt/bin/python || $(PYTHON) -m venv .venv/dbt
@@ -123,7 +127,7 @@ REST = slow or browser or services
 # servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
 BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages
 FOLDERS = tests/services tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/registry \
-  tests/releases tests/feed tests/unit
+  tests/releases tests/feed tests/landing tests/unit
 # Each process looks through all tests first, which takes 20 s of a core; through the files that have slow ones, 10.
 SLOW_FILES = $(shell grep -rlE 'mark\.(slow|services)' $(FOLDERS) --include='test_*.py' --exclude-dir outages)
 
@@ -143,7 +147,7 @@ none-skipped:
 
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
 # process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
-test-all: none-skipped setup dynoxide dynamodb-local
+test-all: none-skipped setup dynoxide dynamodb-local kafka
 	$(BY_FILE) $(SLOW_FILES) -m "(slow or services) and not (long or browser)"
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "not long" tests/e2e/outages

@@ -188,9 +188,11 @@ RETIREMENT = Upkeep(
 
 def _acknowledge(run: WorkRun) -> Metadata:
     from photon.state.losses import plan_acknowledgement
+    from photon.upkeep.acknowledged_topics import acknowledge_topics
     from photon.upkeep.plans import carry_out
 
     place = run.config.place_in(run.pipeline)
+    of_topics = acknowledge_topics(run.pipeline, run.config.datacenter, run.is_dry)
     found = carry_out(lambda: plan_acknowledgement(place.state, run.clock.now_us()), run.is_dry)
     return {
         "datacenter": run.config.datacenter,
@@ -198,7 +200,7 @@ def _acknowledge(run: WorkRun) -> Metadata:
         "may_be_lost_bytes": found.losses.may_be_lost_bytes,
         "lost_records": found.losses.records,
         **found.counts,
-        "lost": "\n".join(found.names[:MOST_NAMED]) or "nothing",
+        "lost": "\n".join((*of_topics, *found.names)[:MOST_NAMED]) or "nothing",
     }
 
 

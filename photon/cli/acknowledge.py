@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,8 +36,9 @@ LATE = (
 def acknowledge(pipeline_file: Path, datacenter: str, rows: bool, dry_run: bool, as_json: bool) -> None:
     """Say that you know what DATACENTER of PIPELINE has lost: no alarm tells of it any more.
 
-    These are log files that went away unread, and waiting records that are nowhere any more; and records that
-    are dead letters, too old, or found no primary event. All of them stay as they are: files that come back
+    These are log files that went away unread, messages that a broker removed before they were landed, and
+    waiting records that are nowhere any more; and records that are dead letters, too old, or found no primary
+    event. All of them stay as they are: files that come back
     are read, records that are mended are joined. What comes later is told. Run it where the state folder
     is, beside a join or not; elsewhere it ends with 3.
 
@@ -50,18 +52,30 @@ def acknowledge(pipeline_file: Path, datacenter: str, rows: bool, dry_run: bool,
     with opened(pipeline_file) as pipeline:
         from photon.process.clock import SystemClock
         from photon.state.losses import plan_acknowledgement
+        from photon.upkeep.acknowledged_topics import acknowledge_topics
         from photon.upkeep.plans import carry_out
 
         chosen(pipeline, datacenter)
         folder = pipeline.datacenters[datacenter].state
+        of_topics = acknowledge_topics(pipeline, datacenter, dry_run)
+        if of_topics and not folder.exists():  # landed, and not joined yet
+            _tell(datacenter, of_topics, {"topics": list(of_topics)}, dry_run, as_json)
+            return
         found = carry_out(lambda: plan_acknowledgement(folder, SystemClock().now_us()), dry_run)
+    said = (*found.names, *of_topics)
+    if any(one.state != "gone" for one in found.losses.unread):
+        said = (*said, LATE)
+    _tell(datacenter, said, {**found.as_dict(), "topics": list(of_topics)}, dry_run, as_json)
+
+
+def _tell(
+    datacenter: str, named: Sequence[str], value: Mapping[str, Any], dry_run: bool, as_json: bool
+) -> None:
     lines = [f"{datacenter}: there is nothing that is not acknowledged yet"]
-    if found:
+    if named:
         lines = ["would be acknowledged:" if dry_run else "acknowledged:"]
-        lines += [f"{datacenter}: {one}" for one in found.names]
-        if any(one.state != "gone" for one in found.losses.unread):
-            lines.append(LATE)
-    print_outcome(found.as_dict(), lines, dry_run, as_json)
+        lines += [one if one == LATE else f"{datacenter}: {one}" for one in named]
+    print_outcome(value, lines, dry_run, as_json)
 
 
 def _acknowledge_rows(pipeline_file: Path, datacenter: str, dry_run: bool, as_json: bool) -> None:

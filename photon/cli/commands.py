@@ -17,7 +17,7 @@ GROUPS: Mapping[str, Mapping[tuple[str, ...], str]] = MappingProxyType(
         "begin": {
             ("setup",): "Fetch what Spark needs beyond its package, once.",
             ("init",): "Write a pipeline file for logs that are there.",
-            ("join",): "Join the logs of a pipeline's datacenters.",
+            ("join", "land"): "Join the logs of datacenters; make logs of topics.",
         },
         "look": {
             ("status", "ui"): "How far each datacenter is, what is wrong; a live page.",

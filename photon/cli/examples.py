@@ -12,6 +12,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "photon join pipeline.yaml --complete --json    # nothing will be added to the logs",
             "photon join pipeline.yaml -d east              # one datacenter, in this process",
         ),
+        "land": (
+            "photon land pipeline.yaml                      # beside joins, until Ctrl-C",
+            "photon land pipeline.yaml --complete           # what is in the topics now",
+        ),
         "status": (
             "photon status pipeline.yaml | head -1          # whether all is well",
             "photon status pipeline.yaml --check            # exit status 1 if somebody is needed",

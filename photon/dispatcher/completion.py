@@ -363,7 +363,7 @@ def watermark_of(
     # A waiting record may have its primary there, and before the first look nobody knows what is there.
     if reader.unread("primary") or not reader.has_looked:
         return previous_us
-    files = reader.awaited_of("primary")
+    files = reader.awaited_of("primary", now_us)
     if reader.fed is not None:
         if has_requeued:
             return previous_us

@@ -248,7 +248,7 @@ class Dispatcher:
     def _tell_completeness(self, mode: Mode, now_us: int, ends: bool = False) -> None:
         if not self.reader.has_looked:
             return
-        foreign = self.reader.awaited_of("foreign")
+        foreign = self.reader.awaited_of("foreign", now_us)
         observer, view = self.tools.observer, self.tools.registry.view
         unread = self.reader.unread()
         settled = partial(self.reader.settled_us, "foreign")

@@ -8,6 +8,7 @@ from heapq import nlargest
 
 from photon.dispatcher.fed_log import FedLog
 from photon.dispatcher.file_messages import log_entries, log_lost, log_problems, log_unknown_ends
+from photon.dispatcher.landed_logs import LandedLogs
 from photon.logs.announcements import Announcements
 from photon.logs.discovery import FileProblem, signature_of
 from photon.logs.files import ByteRange, LogFile, Side, TrackedFile
@@ -72,6 +73,7 @@ class LogReader:
         self._settings: dict[Side, Log] = {"primary": pipeline.primary, "foreign": pipeline.foreign}
         folder = pipeline.primary.fed_folder(logs) if store is not None else None
         self.fed = FedLog(folder) if folder is not None else None
+        self._landed = LandedLogs.of(pipeline, datacenter)
         self.files = dict(files)
         self.entries: dict[Side, tuple[UnreadFile, ...]] = {
             side: tuple(one for one in unread if one.side == side) for side in ("primary", "foreign")
@@ -106,15 +108,19 @@ class LogReader:
     def of(self, side: Side) -> dict[int, TrackedFile]:
         return {number: tracked for number, tracked in self.files.items() if tracked.file.side == side}
 
-    def awaited_of(self, side: Side) -> list[TrackedFile]:
-        """The files of one log. Of those that a person has given up nothing more is awaited."""
+    def awaited_of(self, side: Side, now_us: int) -> list[TrackedFile]:
+        """The files of one log. Of those that a person has given up nothing more is awaited.
+
+        Of landed ones their marker says it, but where somebody has called the logs complete.
+        """
         given_up = {(one.path, one.inode) for one in self.entries[side] if one.identity in self._acknowledged}
-        return [
+        files = [
             replace(one, size_bytes=one.offset_bytes, grown_us=0)
             if (one.file.path, one.file.inode) in given_up
             else one
             for one in self.of(side).values()
         ]
+        return files if self._final else self._landed.awaited(side, files, now_us)
 
     def look(self, now_us: int, final: bool, whole: bool = False) -> Collection[TrackedFile]:
         """Look at both logs, and return the primary files that are new, have moved or are lost.
@@ -124,6 +130,7 @@ class LogReader:
         growth is left alone (protocol D4). `whole`: it leaves nothing to later listings.
         """
         self._final = final
+        self._landed.read()
         if self.fed is not None:
             self.fed.read(now_us)  # before the folder is listed, so that what it names is found (G6)
         self._acknowledged = acknowledged_files(self._state_folder)

@@ -38,6 +38,7 @@ from photon.health.lakes import (
     second_rows,
     uncompacted,
 )
+from photon.health.landing import LandingSeen, look_at_landing
 from photon.health.stages import orders_of
 from photon.health.unmatched import UnmatchedSeen, look_at_unmatched
 from photon.health.verdict import PATIENCE_SECONDS
@@ -145,6 +146,7 @@ class Facts:
     columns: tuple[str, ...] = ()  # names in the newest foreign lines, where none has a key
     unmatched: UnmatchedSeen | None = None  # of the datacenter that writes unmatched primaries
     feed: FeedSeen | None = None  # of its primary log; None: no feed writes it, or each look there costs
+    landing: tuple[LandingSeen, ...] = ()  # the topics that become its logs
     foreign_commits: tuple[ForeignCommits, ...] = ()  # of others, that nobody has decided on
     full: str = ""  # says that the disk of its state, its lake or a local registry has no room
     overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one
@@ -325,6 +327,7 @@ def gather(
         foreign_commits=look_at_foreign_commits(pipeline, datacenter, decisions.retired),
         unmatched=look_at_unmatched(pipeline, datacenter, decisions, view, now_us) if asks_lake else None,
         feed=look_at_feed(pipeline, datacenter) if asks_lake else None,
+        landing=look_at_landing(pipeline, datacenter),
         full=" and ".join(filter(None, (without_room(folder, *_of_registry(pipeline)), tables.full))),
         overdue=_overdue(pipeline, datacenter, view),
     )

@@ -93,6 +93,7 @@ def _decided(facts: Facts, typed_file: str) -> str:
 def sentences(one: DatacenterStatus) -> list[str]:
     """Tell the work stage by stage, the events that wait, why and how long, and what needs somebody."""
     said = [one.facts.feed.sentence()] if one.facts.feed is not None else []
+    said += [seen.sentence() for seen in one.facts.landing]
     said += [one.facts.unmatched.sentence()] if one.facts.unmatched is not None else []
     said += _planned(one.stages) + [_waiting(reason, one) for reason in one.waiting]
     if one.waiting:

@@ -23,6 +23,7 @@ from photon.health.bad_records import judge_conflicting, judge_dead_letters, jud
 from photon.health.facts import Facts
 from photon.health.feed import judge_feed
 from photon.health.foreign_commits import judge_foreign_commits
+from photon.health.landing import judge_landing
 from photon.health.measures import (
     BACKLOG_ERROR_BYTES,
     BACKLOG_WARN_BYTES,
@@ -119,6 +120,7 @@ def _logs(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
         _passed_over(facts, pipeline),
         _no_logs(facts, pipeline),
         judge_feed(facts.datacenter, facts.feed, facts.now_us, pipeline),
+        *(judge_landing(facts.datacenter, one, facts.now_us, pipeline) for one in facts.landing),
     ]
     well = Verdict("ok", f"{facts.datacenter} has files of both logs, and can read them")
     return [one for one in found if one is not None] or [well]

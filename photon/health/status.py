@@ -184,7 +184,9 @@ def status_of(
     idle_us = microseconds(pipeline.retry.unjoinable_after)
     release = _release_in(place.lake)
     looked = looked_for_unmatched(pipeline, facts.decisions, release, facts.unmatched, view.epoch)
-    safe = deletable(reader.files.values(), needed, of_this_epoch, now_us, idle_us, looked, reader.unread())
+    current = {file for seen in facts.landing for file in seen.current_files}
+    files = [one for one in reader.files.values() if one.file.path not in current]
+    safe = deletable(files, needed, of_this_epoch, now_us, idle_us, looked, reader.unread())
     return DatacenterStatus(
         facts,
         (judge or Judge(pipeline)).verdicts(facts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -192,6 +193,9 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
                 own = f"expected a folder of its own, got that of {owners[place]}"
                 refuse(("datacenters", name, key), own)
             owners[place] = f"datacenters.{name}.{key}"
+    for name, datacenter in pipeline.datacenters.items():
+        for what in _wrong_landing(datacenter, pipeline):
+            refuse(("datacenters", name, "land"), what)
     endpoints: dict[str, Storage] = {}
     for name, datacenter in pipeline.datacenters.items():
         if isinstance(datacenter.lake, S3Folder):
@@ -214,6 +218,19 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
         for key, what in _not_fed(pipeline.primary):
             refuse(("primary", key), f"expected {what} beside watermark: feed")
     return found
+
+
+def _wrong_landing(datacenter: Datacenter, pipeline: Pipeline) -> Iterator[str]:
+    """What is wrong with the topics that a datacenter lands."""
+    if datacenter.land and isinstance(datacenter.logs, S3Folder):
+        yield "expected logs on a local disk beside it: topics are landed line by line"
+    folders = sorted(f"{one.into}/" for one in datacenter.land)
+    if any(after.startswith(before) for before, after in itertools.pairwise(folders)):
+        yield "expected a folder (into) of its own for each topic, and none within another"
+    for into in (one.into for one in datacenter.land):
+        logs = [log for log in (pipeline.primary, pipeline.foreign) if log.files == f"{into}/*/*.jsonl"]
+        if [log.format for log in logs] != ["jsonl"]:
+            yield f'expected a log with files: "{into}/*/*.jsonl" and format: jsonl, as landing writes them'
 
 
 def _not_fed(log: PrimaryLog) -> Iterator[tuple[str, str]]:

@@ -38,6 +38,7 @@ from photon.pipeline.values import (
     Settings,
     Share,
     StoreUrl,
+    SubFolder,
     TimeColumns,
     TimeFormats,
     TimeUnit,
@@ -78,6 +79,21 @@ class Storage(Strict):
     region: str | None = None  # None: as boto3 finds it
 
 
+class KafkaTopicSettings(Strict):
+    """A topic of a Kafka broker, and how it is reached."""
+
+    servers: Annotated[str, Field(min_length=1)]  # host:port, with commas between
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+    settings: Settings = Field(default_factory=dict)  # librdkafka's own, such as security.protocol
+
+
+class Land(Strict):
+    """What `photon land` writes into a folder of a datacenter's logs."""
+
+    kafka: KafkaTopicSettings
+    into: SubFolder
+
+
 class Datacenter(Strict):
     """Where one datacenter has its full copy of the logs, its tables and its dispatcher's state."""
 
@@ -87,6 +103,7 @@ class Datacenter(Strict):
     state: Folder
     # Index segments and waiting records. None: with the state, or with a lake that is on S3.
     work: Place | None = None
+    land: tuple[Land, ...] = ()  # topics that become logs
 
     @property
     def work_place(self) -> Location:

@@ -228,6 +228,13 @@ StoreUrl = Annotated[
 ]
 Folder = Annotated[Path, BeforeValidator(_folder)]
 Place = Annotated[Location, BeforeValidator(_location)]
+SubFolder = Annotated[
+    str,
+    _must(
+        re.compile(r"(?!\.)[^/*?\[]+(/(?!\.)[^/*?\[]+)*").fullmatch,
+        "a folder below the datacenter's logs folder, such as clicks",
+    ),
+]
 Cron = Annotated[str, AfterValidator(parse_cron)]
 # Settings of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]

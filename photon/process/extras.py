@@ -17,6 +17,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "spark": ("pyspark", "py4j", "pandas"),
         "dagster": ("dagster", "dagster_pyspark", "matplotlib"),
         "postgres": ("psycopg2",),
+        "kafka": ("confluent_kafka",),
     }
 )
 _MORE = {"spark": ", then: photon setup; a join of small logs needs no Spark: --engine local"}

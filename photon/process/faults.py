@@ -119,6 +119,9 @@ COMPACTION_FAULT_POINTS: tuple[str, ...] = (
 # In the process that follows a pipeline.
 FOLLOW_FAULT_POINTS: tuple[str, ...] = ("follow.after_rows", "follow.after_cursor")
 
+# In the process that lands topics.
+LAND_FAULT_POINTS: tuple[str, ...] = ("land.after_write", "land.before_marker", "land.after_marker")
+
 # In the process that looks for unmatched primaries.
 UNMATCHED_FAULT_POINTS: tuple[str, ...] = (
     "unmatched.before_commit",
@@ -152,6 +155,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *BACKFILL_FAULT_POINTS,
     *COMPACTION_FAULT_POINTS,
     *FOLLOW_FAULT_POINTS,
+    *LAND_FAULT_POINTS,
     *UNMATCHED_FAULT_POINTS,
     "verify.after_files",
 )

@@ -58,13 +58,20 @@ class Begun:
         words = _account_of(process)
         if not words or words[0] in ENDED:
             return None
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return cls(socket.gethostname(), boot, process, int(words[_BEGAN_WORD]))
+        return cls(socket.gethostname(), boot_id(), process, int(words[_BEGAN_WORD]))
 
     @property
     def is_gone(self) -> bool:
         """Whether the process has ended for sure, by a look on its own machine."""
         return self.host == socket.gethostname() and Begun.of(self.process) != self
+
+
+def boot_id() -> str:
+    """What tells this start of the machine from others; empty where nobody says it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def ticks_now() -> int:

@@ -1,9 +1,8 @@
 """Fetch what Photon needs that pip can't install: Delta's JARs; a registry's servers for tests and demo.
 
 `photon setup` and `python -m photon.toolchain.fetch` (part of `make setup`) fetch into the environment that
-Photon is installed in. With `--dynoxide` or `--dynamodb-local` (`make` targets of these names) it fetches
-that alone.
-`--check-java` runs on a bare Python, without packages.
+Photon is installed in. With `--dynoxide`, `--dynamodb-local` or `--kafka` (`make` targets of these names) it
+fetches that alone. `--check-java` runs on a bare Python, without packages.
 """
 
 from __future__ import annotations
@@ -17,13 +16,15 @@ from collections.abc import Sequence
 from photon.toolchain.dynoxide import prebuilt
 from photon.toolchain.fetched import UNFINISHED, Fetched, FetchFailed, share_dir
 from photon.toolchain.java import JavaMissing, java_command
-from photon.toolchain.maven import delta, dynamodb_local
+from photon.toolchain.maven import delta, dynamodb_local, kafka
 
 
 def needed(arguments: Sequence[str]) -> tuple[Fetched, ...]:
     """Return what is to be fetched. Without a dynoxide for this machine, DynamoDB Local takes its place."""
     if "--dynamodb-local" in arguments:
         return (dynamodb_local(),)
+    if "--kafka" in arguments:
+        return (kafka(),)
     return (prebuilt() or dynamodb_local(),) if "--dynoxide" in arguments else (delta(),)
 
 

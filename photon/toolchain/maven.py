@@ -30,6 +30,7 @@ AWS_SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client")
 S3_ACCELERATOR_VERSION = "1.3.1"
 DYNAMODB_LOCAL_VERSION = "2.6.1"
 SQLITE4JAVA_VERSION = "1.0.392"
+KAFKA_VERSION = "3.9.1"
 _AMAZON = "software.amazon"
 _SQLITE = "io.github.ganadist.sqlite4java"
 
@@ -201,6 +202,16 @@ def dynamodb_local() -> Jars:
             Artifact(_SQLITE, "libsqlite4java-osx-aarch64", SQLITE4JAVA_VERSION, "dylib"),
         ),
         excluded=("junit", "mockito-core"),
+    )
+
+
+def kafka() -> Jars:
+    """A broker of Kafka, for tests of landing."""
+    return Jars(
+        title=f"Kafka {KAFKA_VERSION}",
+        folder=share_dir() / "kafka",
+        artifacts=(Artifact("org.apache.kafka", f"kafka_{SCALA_SERIES}", KAFKA_VERSION),),
+        excluded=("zookeeper-jute", "scala-reflect", "jose4j", "caffeine", "reload4j", "slf4j-reload4j"),
     )
 
 

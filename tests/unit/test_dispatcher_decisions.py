@@ -447,7 +447,7 @@ def test_the_watermark_of_a_fed_log(
 def test_the_watermark_of_a_fed_log_stays_while_some_of_it_is_to_be_read_again() -> None:
     fed = SimpleNamespace(marker=a_marker())
     reader: Any = SimpleNamespace(
-        fed=fed, unread=lambda _: (), has_looked=True, awaited_of=lambda _: [fed_file("2")]
+        fed=fed, unread=lambda _: (), has_looked=True, awaited_of=lambda _, __: [fed_file("2")]
     )
     assert [watermark_of(reader, None, 100, 20, has_requeued) for has_requeued in (True, False)] == [20, 50]
 

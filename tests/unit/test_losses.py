@@ -190,6 +190,7 @@ def test_the_object_says_whether_it_was_a_dry_run(pipeline: Pipeline, dry_run: b
     told = json.loads(photon("acknowledge", pipeline.file, "east", "--json", *options).stdout)
     assert told == {
         "dry_run": dry_run,
+        "topics": [],
         "file_bytes": {"1": 60},
         "other_bytes": 0,
         "records": 0,

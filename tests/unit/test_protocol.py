@@ -28,7 +28,7 @@ SOURCES = sorted(
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LEFT_OUT_MARKS = re.compile(r"pytest\.mark\.(?:long|slow|browser|services)\b")
 TEST = re.compile(r"`(test_\w+)`")
-CODE = re.compile(r"\b[A-GLRU]\d{1,2}\b")
+CODE = re.compile(r"\b[A-GKLRU]\d{1,2}\b")
 TEXT_TOKENS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 NOT_KEPT = "not kept yet"
 
@@ -59,7 +59,7 @@ class Rule:
 def rules_of(text: str) -> list[Rule]:
     """The rules of a page: a heading like `### A11. ...` each, up to the next heading."""
     parts = re.split(r"^#{2,3} ", text, flags=re.MULTILINE)
-    return [Rule(part.split(".")[0], part) for part in parts if re.match(r"[A-GLRU]\d+\. ", part)]
+    return [Rule(part.split(".")[0], part) for part in parts if re.match(r"[A-GKLRU]\d+\. ", part)]
 
 
 RULES = rules_of(PROTOCOL.read_text())

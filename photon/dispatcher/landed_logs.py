@@ -1,0 +1,123 @@
+"""Logs that are landed from a broker: that a file is silent says nothing, the marker of its folder does.
+
+Protocol K7.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from photon.landing.marker import Landed, Marker, MarkerDamaged, read_marker
+from photon.logs.files import LogFile, Side, TrackedFile
+from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS, Clock, SystemClock, microseconds
+from photon.process.errors import FormatTooNew
+from photon.process.operating_system import boot_id
+
+BELIEVED_US = 10 * MICROSECONDS  # so long what a marker says of a partition's end is believed
+_NO_FILE = TrackedFile(LogFile(0, "foreign", "", 0, False, b"", 0, 0, b""), 0, b"", False, 0, 0, None)
+HOLDING = replace(_NO_FILE, size_bytes=1)  # unread bytes without a time hold a log where it is
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment by both clocks."""
+
+    now_us: int
+    elapsed_us: int  # by the clock that nobody sets, which begins with `boot`
+    boot: str
+
+
+@dataclass
+class LandedLogs:
+    """The markers of a datacenter's landed folders, each read before its files are listed."""
+
+    logs: Path
+    folders: dict[str, Side]  # below the logs folder
+    idle_after_us: int
+    clock: Clock = field(default_factory=SystemClock)
+    boot: str = field(default_factory=boot_id)
+    _markers: dict[str, Marker | None] = field(default_factory=dict, init=False)
+    _problems: dict[str, str] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, datacenter: str) -> LandedLogs:
+        """The landed folders of a datacenter, if it has any."""
+        place, folders = pipeline.datacenters[datacenter], dict[str, Side]()
+        for one in place.land:
+            is_primary = pipeline.primary.files.startswith(f"{one.into}/")
+            folders[one.into] = "primary" if is_primary else "foreign"
+        logs = place.logs if isinstance(place.logs, Path) else Path()
+        return cls(logs, folders, microseconds(pipeline.tailing.idle_after))
+
+    def read(self) -> None:
+        """Read each marker anew. One that can't be read says nothing: its log stays where it is."""
+        for into in self.folders:
+            problem, self._markers[into] = "", None
+            try:
+                self._markers[into] = read_marker(self.logs / into)
+            except (MarkerDamaged, FormatTooNew, OSError) as error:
+                problem = str(error)
+            if problem and problem != self._problems.get(into):
+                log.warning("a landed log's marker can't be read: %s", problem)
+            self._problems[into] = problem
+
+    def awaited(self, side: Side, files: list[TrackedFile], now_us: int) -> list[TrackedFile]:
+        """The files of a log as far as more is awaited in them, with what stands for messages of no file."""
+        moment = Moment(now_us, self.clock.elapsed_us(), self.boot)
+        for into in (into for into, of_side in self.folders.items() if of_side == side):
+            inside = [one for one in files if one.file.path.startswith(f"{into}/")]
+            others = [one for one in files if not one.file.path.startswith(f"{into}/")]
+            landed = awaited_of_landed(self._markers.get(into), into, inside, moment, self.idle_after_us)
+            files = [*others, *landed]
+        return files
+
+
+def awaited_of_landed(
+    marker: Marker | None, into: str, files: Collection[TrackedFile], moment: Moment, idle_after_us: int
+) -> Iterator[TrackedFile]:
+    """The files of one landed folder, as far as more is awaited in them.
+
+    A partition that has been quiet for long is read up to the moment as of which it was at its end. Each
+    other one is read up to the latest time in its file, and holds the log if it has no file with a time.
+    """
+    known = {tracked.file.path: tracked for tracked in files}
+    current = set[str]()
+    if marker is None:
+        yield HOLDING
+        return
+    for landed in marker.partitions.values():
+        path = None if landed.file is None else f"{into}/{landed.file}"
+        tracked = None if path is None else known.get(path)
+        current |= {path} if path is not None else set()
+        if is_quiet(marker, landed, moment, idle_after_us) and _is_read(landed, tracked):
+            assert landed.at_end is not None, "a quiet partition is at its end"
+            own_us = None if tracked is None else tracked.max_time_us
+            latest_us = max(landed.at_end.as_of_us, own_us or landed.at_end.as_of_us)
+            yield replace(_NO_FILE, grown_us=moment.now_us, max_time_us=latest_us)
+        elif tracked is None or tracked.max_time_us is None:
+            yield HOLDING
+        else:
+            yield replace(tracked, grown_us=moment.now_us)
+    yield from (tracked for path, tracked in known.items() if path not in current)
+
+
+def is_quiet(marker: Marker, landed: Landed, moment: Moment, idle_after_us: int) -> bool:
+    """Whether a partition is known to be at its end now, and to have been for long."""
+    at_end = landed.at_end
+    if at_end is None or marker.boot != moment.boot or at_end.as_of_us > moment.now_us:
+        return False
+    is_fresh = 0 <= moment.elapsed_us - at_end.as_of_elapsed_us <= BELIEVED_US
+    return is_fresh and at_end.quiet_us >= idle_after_us
+
+
+def _is_read(landed: Landed, tracked: TrackedFile | None) -> bool:
+    """Whether all that the marker says of a file is read."""
+    if landed.file is None:
+        return True
+    return tracked is not None and not tracked.unread_bytes and tracked.offset_bytes >= landed.file_bytes

@@ -1,0 +1,1 @@
+"""Landing: topics of a broker become log files."""
