@@ -90,7 +90,7 @@ class Simulation:
             )  # most shifts live, so that they pass over others
         for _ in range(self._count_of_deeds()):
             after(chance.uniform(2, LENGTH_SECONDS), lambda: self.people.act(self._focus))
-        if "copy_stores" in self._focus:
+        if "put_back_registry" in self._focus:
             self._copy_and_put_back()
         if chance.random() < ONE_IS_AWAY:
             away = chance.choice(self.site.names)
