@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import urllib.request
 import venv
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.traffic import Traffic
+from tests.documents import ROOT
 from tests.support.wheel import Environment, build_wheel, installed_beside_our_packages
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -153,13 +155,18 @@ def test_dagster_serves_it_beside_packages_that_are_named_as_its_folders(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """The wheel and what it asks for, fetched from the package index into an empty environment."""
+@pytest.fixture(scope="module", params=["newest", "oldest"])
+def core(
+    wheel: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Environment:
+    """The wheel in an empty environment, with packages of one end of all ranges from the package index."""
     folder = tmp_path_factory.mktemp("core")
     venv.create(folder, with_pip=False)
     made = Environment(folder)
-    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "install", "--quiet", str(wheel)]
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lowest = [re.sub(r"([\w-]+)>=([\d.]+).*", r"\1==\2", each) for each in asked]
+    wanted = [str(wheel), *(lowest if request.param == "oldest" else ())]
+    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "install", "--quiet", *wanted]
     subprocess.run(pip, check=True)
     return made
 
