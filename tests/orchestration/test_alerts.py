@@ -373,7 +373,7 @@ def test_a_function_that_hangs_is_not_called_again_and_was_told_if_it_returns_af
     for check in ("east__lag", "east__works"):
         evaluate(location, passed=False, check=check)
     with monkeypatch.context() as impatient:  # a sensor has no other way in
-        impatient.setattr("orchestration.alerts.CALL_SECONDS", 0.05)
+        impatient.setattr("photon.orchestration.alerts.CALL_SECONDS", 0.05)
         first = tick(None)
         assert "alerts.hook has not returned" in (first.skip_message or "")
         with pytest.raises(AlertNotTaken, match=r"has not returned .* is not called until it has"):

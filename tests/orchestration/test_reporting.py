@@ -163,7 +163,8 @@ def test_every_report_has_the_numbers_of_both_datacenters_so_that_their_points_a
 ) -> None:
     contexts = [Context("east"), Context("west")]
     shifts = [reporter(both, context) for context in contexts]
-    monkeypatch.setattr("assets.series.FRESH_SECONDS", float("inf"))  # the storage has the machine's time
+    # The storage has the time of the machine.
+    monkeypatch.setattr("photon.assets.series.FRESH_SECONDS", float("inf"))
     for shift in shifts:
         shift.on_batch(batch())
     for _ in range(7):
@@ -182,7 +183,7 @@ def test_the_curves_of_a_datacenter_that_reports_nothing_end_and_its_rows_count_
     both: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     minutes(both, reporter(both, Context("west")), 1)
-    monkeypatch.setattr("assets.series.FRESH_SECONDS", float("-inf"))
+    monkeypatch.setattr("photon.assets.series.FRESH_SECONDS", float("-inf"))
     context = Context("east")
     minutes(both, reporter(both, context), 1)
     (report,) = context.reports

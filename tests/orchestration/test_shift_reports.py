@@ -40,7 +40,7 @@ class WithoutSpark(LocalRunner):
 
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
-    monkeypatch.setattr("assets.joined_events.SparkRunner", WithoutSpark)
+    monkeypatch.setattr("photon.assets.joined_events.SparkRunner", WithoutSpark)
     yield Location(tmp_path, datacenters=("east",), more=SETTINGS)
     close_registries()
 
