@@ -17,6 +17,7 @@ import click
 from photon.cli.backlog_line import telling_how_far
 from photon.cli.children import Children, StopSignals
 from photon.cli.ending import fail
+from photon.cli.land import land_first
 from photon.cli.output import (
     DONE,
     chosen,
@@ -92,6 +93,8 @@ def join(
         names = chosen(pipeline, datacenter)
         if parent is None:
             _prepare(pipeline, " and ".join(names), signals)
+            if complete:
+                land_first(pipeline, names, signals.stop_requested)
     mode = "complete" if complete else "until_idle" if until_idle else "stop"
     if len(names) == 1:
         name = names[0]

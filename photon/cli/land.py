@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from photon.process.extras import need_extra
 from photon.process.operating_system import handled_by
 
 if TYPE_CHECKING:
-    from photon.landing.service import TopicToLand
+    from photon.landing.service import Landing, TopicToLand
     from photon.pipeline.file import Pipeline
 
 
@@ -39,15 +40,37 @@ def land(pipeline_file: Path, datacenter: str | None, complete: bool) -> None:
 
         pipeline = load_pipeline(pipeline_file)
         topics = topics_of(pipeline, chosen(pipeline, datacenter))
+        if not topics:
+            fail(
+                f"no datacenter of {pipeline.typed} has a topic to land (datacenters.NAME.land)", WRONG_USAGE
+            )
         landing = Landing(topics, SystemClock(), complete)
         with handled_by(lambda *_: landing.stopped.set(), signal.SIGTERM, signal.SIGINT):
             landing.run()
-        if complete and landing.not_landed:
-            fail("; ".join(landing.not_landed), NOT_DONE)
+        _refuse_losses(landing)
+
+
+def land_first(pipeline: Pipeline, names: list[str], stop_requested: Callable[[], bool]) -> None:
+    """Land what is in the topics of these datacenters now, if they have any, before a complete join."""
+    from photon.landing.service import Landing
+    from photon.process.clock import SystemClock
+
+    if topics := topics_of(pipeline, names):
+        landing = Landing(topics, SystemClock(), complete=True, stop_requested=stop_requested)
+        landing.run()
+        _refuse_losses(landing)
+
+
+def _refuse_losses(landing: Landing) -> None:
+    """End the command if a partition stands still: what is in it is not landed."""
+    if landing.complete and landing.not_landed:
+        fail("; ".join(landing.not_landed), NOT_DONE)
 
 
 def topics_of(pipeline: Pipeline, names: list[str]) -> list[TopicToLand]:
     """The topics that these datacenters land."""
+    if not any(pipeline.datacenters[name].land for name in names):
+        return []
     need_extra("kafka")
     from photon.landing.kafka import KafkaTopic
     from photon.landing.service import TopicToLand
@@ -59,6 +82,4 @@ def topics_of(pipeline: Pipeline, names: list[str]) -> list[TopicToLand]:
             assert isinstance(place.logs, Path), "the pipeline file refuses others"
             connect = partial(KafkaTopic, one.kafka.servers, one.kafka.topic, one.kafka.settings)
             found.append(TopicToLand(one.kafka.topic, place.logs / one.into, connect))
-    if not found:
-        fail(f"no datacenter of {pipeline.typed} has a topic to land (datacenters.NAME.land)", WRONG_USAGE)
     return found

@@ -47,6 +47,7 @@ class Landing:
     topics: Sequence[TopicToLand]
     clock: Clock
     complete: bool = False
+    stop_requested: Callable[[], bool] = lambda: False
     stopped: threading.Event = field(default_factory=threading.Event)
     not_landed: list[str] = field(default_factory=list)  # losses that somebody has to acknowledge first
 
@@ -56,6 +57,9 @@ class Landing:
             futures = [threads.submit(self._land, topic) for topic in self.topics]
             for future in futures:
                 future.result()
+
+    def _is_stopped(self) -> bool:
+        return self.stopped.is_set() or self.stop_requested()
 
     def _land(self, topic: TopicToLand) -> None:
         try:
@@ -96,7 +100,7 @@ class Landing:
                 if not (isinstance(error, BrokerSilent) or is_without_room(error, topic.folder)):
                     raise
                 log.warning("topic %s: %s; it is tried again", topic.name, error)
-                return self.stopped.is_set()
+                return self._is_stopped()
             lander.run(lambda: self._is_over(lander, ends, lock, inode))
             self.not_landed += [loss.sentence() for loss in lander.losses.open]
         return True
@@ -104,18 +108,19 @@ class Landing:
     def _is_over(self, lander: Lander, ends: Mapping[int, Offsets], lock: Path, inode: int) -> bool:
         if not lock.exists() or lock.stat().st_ino != inode:
             raise LockReplaced(f"{lock} was removed or replaced while it was held: start landing again")
-        return self.stopped.is_set() or (self.complete and lander.has_landed(ends))
+        return self._is_stopped() or (self.complete and lander.has_landed(ends))
 
     def _wait_for_another(self, topic: TopicToLand, connected: Topic) -> None:
         """Wait until the process that lands the topic has landed what is there now."""
-        while not self.stopped.is_set():
+        while not self._is_stopped():
             try:
                 ends = ask(connected, self.clock).offsets
                 break
             except BrokerSilent as error:
                 log.warning("topic %s: %s; it is tried again", topic.name, error)
                 self.stopped.wait(RETRY_SECONDS)
-        while not self.stopped.wait(RETRY_SECONDS):
+        while not self._is_stopped():
+            self.stopped.wait(RETRY_SECONDS)
             marker = read_marker(topic.folder)
             there = {} if marker is None else marker.partitions
             behind = [n for n, one in ends.items() if n not in there or there[n].next_offset < one.end]

@@ -90,7 +90,6 @@ class LandedTopics:
 
     def join(self) -> list[str]:
         """Land and join all that is there; the joined ids."""
-        assert photon("land", self.file, "--complete").exit_code == 0
         done = photon("join", self.file, "--complete", "--engine", "local")
         assert done.exit_code == 0, done.output
         return sorted(joined(self.file).to_table(columns=["_event_id"])["_event_id"].to_pylist())
