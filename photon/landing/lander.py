@@ -167,7 +167,8 @@ class Lander:
 
     def has_landed(self, ends: Mapping[int, Offsets]) -> bool:
         """Whether all before these ends is landed; partitions that stand still land nothing more."""
-        there = [(self._partitions[number], offsets) for number, offsets in ends.items()]
+        known = self._partitions  # one that is gone was in a topic that was made again
+        there = [(known[number], offsets) for number, offsets in ends.items() if number in known]
         return all(one.stopped_by is not None or one.next_offset >= offsets.end for one, offsets in there)
 
     def step(self) -> None:
@@ -370,13 +371,18 @@ class Lander:
             except FileReplaced as error:
                 log.warning("topic %s: somebody removed or replaced %s", self._name, error)
                 replaced.append(partition)
-        if replaced:
+        if not replaced:
+            return True
+        try:
             answer = ask(self._topic, self._clock)
-            for partition in replaced:
-                partition.close()
-                self._begin(partition.number, answer)
-                self._read(self._partitions[partition.number])
-        return not replaced
+        except BrokerSilent as error:  # the next second finds it replaced as well
+            self.tell("broker", str(error))
+            return False
+        for partition in replaced:
+            partition.close()
+            self._begin(partition.number, answer)
+            self._read(self._partitions[partition.number])
+        return False
 
     def _marker(self) -> Marker:
         return Marker(

@@ -207,6 +207,17 @@ def test_a_current_file_that_somebody_removed_is_landed_again(world: LandingWorl
     assert world.lines() == [value_of(1), value_of(2)]
 
 
+def test_a_file_that_is_removed_while_the_broker_is_silent_is_landed_again_later(world: LandingWorld) -> None:
+    send(world, 1)
+    lander = world.land()
+    (world.folder / str(world.marker.partitions[0].file)).unlink()
+    world.broker.is_silent = True
+    world.land(lander)
+    world.broker.is_silent = False
+    world.land(lander)
+    assert world.lines() == [value_of(1)]
+
+
 def test_what_the_broker_has_no_more_of_a_removed_file_is_told_and_stops_nothing(world: LandingWorld) -> None:
     send(world, 1, 2)
     world.land()
