@@ -63,12 +63,12 @@ prerequisites:
 	@$(PYTHON) -m photon.toolchain.fetch --check-java
 
 # Stamps: a change in what is fetched does not install the packages again.
-# --no-deps: the lock is complete, so nothing outside it can slip in.
+# --no-deps: the lock is complete, so nothing outside it can slip in. compat: examples are found from any folder.
 $(BIN)/.installed: requirements.lock pyproject.toml | prerequisites
 	@test -x $(BIN)/python || { echo "making .venv"; $(PYTHON) -m venv .venv; }
 	@echo "installing the packages of requirements.lock into .venv (one to three minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $@
 
 # pip would compile them one after the other. What some package can't compile, such as a template, is no error.
