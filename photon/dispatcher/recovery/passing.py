@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from photon.dispatcher.committing import furthest_side
 from photon.pipeline.location import Location
 from photon.registry.entry import Epoch
 from photon.storage.tables import (
@@ -41,8 +42,7 @@ def pass_over(lake: Location, epoch: Epoch, claimed: int, closed: int) -> Step:
     datacenter, number = epoch.datacenter, str(epoch.number)
     sides = [OutputTable(lake, name) for name in RAISED_TABLES]
     joined, app = OutputTable(lake, "joined_events"), app_id(datacenter, number)
-    furthest = (one.version_of(app_id(datacenter, number, one.name)) for one in sides if one.exists())
-    table, side = joined.reached(app), max(furthest, default=0)
+    table, side = joined.reached(app), furthest_side(sides, datacenter, number)
     step = step_for(claimed, closed, table, max(table.batch, side) >= FENCE_VERSION)
     if step == "pass":
         joined.pass_over(app, claimed)
