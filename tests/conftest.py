@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,17 @@ def disks_that_are_not_waited_for() -> Iterator[None]:
         patch.setattr("photon.storage.sync.SQLITE_SYNCHRONOUS", "OFF")
         patch.setattr("os.fsync", os.fstat)  # refuses a closed file likewise
         yield
+
+
+@pytest.fixture(autouse=True)
+def modules_of_users_end_with_their_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget the modules from a test's folders: a command's process would end, and with it what it imported."""
+    yield
+    for folder in [place for place in sys.path if place.startswith(str(tmp_path_factory.getbasetemp()))]:
+        sys.path.remove(folder)
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}"):
+                del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
