@@ -72,7 +72,7 @@ def disks_that_are_not_waited_for() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def modules_of_users_end_with_their_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Forget the modules from a test's folders: a command's process would end, and with it what it imported."""
+    """Forget modules from a test's folders, as a command's process does when it ends."""
     yield
     for folder in [place for place in sys.path if place.startswith(str(tmp_path_factory.getbasetemp()))]:
         sys.path.remove(folder)

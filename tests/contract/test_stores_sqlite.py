@@ -74,7 +74,7 @@ def test_who_frees_the_lock_and_wants_it_again_comes_behind_who_waits(folder: Pa
             asked = len(turns)
             with alone_in(folder, time.monotonic() + 60):
                 waited.append(len(turns) - asked)
-        # A busy machine may hold one of them up: the middle one waits some milliseconds, until it looks again.
+        # A busy machine may hold one up: the middle one waits some milliseconds, until it looks again.
         assert sorted(waited)[10] <= 60, waited
     finally:
         ends.set()
