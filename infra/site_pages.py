@@ -57,7 +57,7 @@ def _meant(path: str, link: str) -> str:
 
 
 def options_page() -> str:
-    """What `--help` of each command prints, as a page."""
+    """A page of what `--help` of each command prints."""
     helps = [f"## {name}\n\n```text\n{text}\n```\n" for name, text in _helps("photon", main, None)]
     return "# Every option\n\nWhat `photon COMMAND --help` prints, for each command.\n\n" + "\n".join(helps)
 

@@ -1,4 +1,4 @@
-"""What an error of Spark means: the data file that is damaged, the store that does not answer, no executor.
+"""Meanings of Spark's errors: the data file that is damaged, the store that does not answer, no executor.
 
 Spark's own error has it all within the stacks of its tasks.
 """
@@ -27,7 +27,7 @@ T = TypeVar("T")
 NOT_DAMAGED = "nothing is damaged: run it again once that answers"
 MOST_BEGINNINGS = 5  # of a program under which all executors die: they may die of it
 _UNREAD = re.compile(r"\[FAILED_READ_FILE[^]]*\] Encountered error while reading file (\S+)\.\s")
-# What Java and Photon's own tasks say of a store or disk that does not answer, or lets nobody in.
+# Texts of Java and of Photon's tasks on a store or disk that does not answer, or lets nobody in.
 _AWAY = re.compile(
     r"(?:StoreUnavailable|\bPermissionError|(?:org\.apache\.hadoop\.(?:fs\.s3a|net)|software\.amazon\.awssdk"
     r"|java\.net)\.[\w.$]*Exception|AccessDeniedException): (.+)"

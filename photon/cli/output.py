@@ -161,7 +161,7 @@ def showing_progress(every_seconds: float = 0.0, plain: bool = False) -> Iterato
 
             def show(text: str) -> None:
                 line = Text(harmless(f"{text} ..."))
-                # It has to fit one line, beside the spinner: a log line clears no more.
+                # The text has to fit one line, beside the spinner: a log line clears no more.
                 line.truncate(console.width - 2, overflow="ellipsis")
                 status.update(line)
 

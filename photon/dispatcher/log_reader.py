@@ -173,7 +173,7 @@ class LogReader:
         return moved
 
     def folders(self) -> dict[Side, SeenFolders]:
-        """What the last look saw of each log's folders."""
+        """Each log's folders, as the last look saw them."""
         there = {side: (one for one in self.of(side).values() if one.state == "open") for side in self._tails}
         return {side: SeenFolders.of(tail.seen.folders, there[side]) for side, tail in self._tails.items()}
 
@@ -246,7 +246,7 @@ class LogReader:
                 self._listed_us[side] = observation.listed_us
 
     def unread(self, side: Side | None = None) -> tuple[UnreadFile, ...]:
-        """What is there and was not read, and nobody has acknowledged: it holds back all that it may change.
+        """Files that are not read and that nobody has acknowledged: they hold back all that they may change.
 
         So it does before this reader's first look: a process goes on where the last one stopped.
         """

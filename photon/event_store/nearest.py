@@ -47,7 +47,7 @@ def nearest_events(
         begin, stop, row = _choose(places.times_us, first, end, its)
         inside = begin < stop
         which, key, begin, stop, row = (each[inside] for each in (which, key, begin, stop, row))
-        # Of one content all have one time, so what lies between two of them has it too.
+        # Events of one content have one time, so whatever lies between two of them has it too.
         for at in (begin, stop - 1):
             least[key] = np.minimum(least[key], places.digests[at])
             most[key] = np.maximum(most[key], places.digests[at])
@@ -79,14 +79,14 @@ def best_of_each(keys: Ints, places: Places, around: Around) -> Ints:
 
 
 def _choose(times_us: Ints, first: Ints, end: Ints, around: Around) -> tuple[Ints, Ints, Ints]:
-    """Of the events [first, end) of each key: those in its window, and the nearest one of them.
+    """For each key, choose among the events [first, end): those in its window, and the nearest of them.
 
     Nothing is subtracted, so that no wild time overflows.
     """
     begin = _first_where(times_us, first, end, around.first_us, np.greater_equal)
     stop = _first_where(times_us, begin, end, around.last_us, np.greater)
     behind = _first_where(times_us, begin, stop, around.expected_us, np.greater)
-    # Of those at the time of the latest one before, the first has the smallest digest.
+    # Events are by time and digest: the first at the latest time before has the smallest digest.
     latest_us = times_us[np.maximum(behind - 1, 0)] if len(times_us) else behind
     return begin, stop, _first_where(times_us, begin, behind, latest_us, np.greater_equal)
 

@@ -1,4 +1,4 @@
-"""What a follower relies on in a table of PostgreSQL that it made: it is compared before each step. Pure."""
+"""A table of PostgreSQL that a follower made and relies on: compared before each step. Pure."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ class PostgresTable:
 
 
 class _Chunks:
-    """What COPY reads. psycopg2 tells an error of a file as one of the server, so it is kept here."""
+    """The file that COPY reads. psycopg2 tells its errors as the server's, so they are kept here."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)

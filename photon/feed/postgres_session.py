@@ -60,7 +60,7 @@ def connected(url: str) -> Any:
 
 
 def settings_for(server_version: int) -> str:
-    """What each transaction begins with, on a server of this version."""
+    """The settings that each transaction begins with, on a server of this version."""
     found = dict(_SETTINGS)
     for since, more in _SETTINGS_SINCE.items():
         found |= more if server_version >= since else {}

@@ -136,7 +136,7 @@ def _to_start(facts: Facts, memory: Memory, pipeline: Pipeline) -> str:
 def _silent(seconds: float, facts: Facts, pipeline: Pipeline) -> Verdict:
     lease = facts.lease.lease
     process = f"process {lease.process} on {lease.host}" if lease else "its process"
-    # Of 30 s of silence already; after a pause of this machine the next look finds signs of life.
+    # After 30 s of silence already; after a pause of this machine the next look finds signs of life.
     return Verdict(
         "error",
         f"{facts.datacenter}: {process} has given no sign of life for {span(seconds)}: it was stopped, or a "

@@ -189,7 +189,7 @@ class Facts:
         return self.lease.refused or self.lease.ended_by
 
     def started_by(self, pipeline: Pipeline) -> str:
-        """What starts it: what a person types, or has to look at under Dagster."""
+        """The way to start it: what a person types, or has to look at under Dagster."""
         return starts(pipeline.typed, self.datacenter, self.lease.lease.run if self.lease.lease else "")
 
     @property
@@ -374,7 +374,7 @@ def _unread_files(reader: LogReader, now_us: int) -> tuple[UnreadFile, ...]:
 
 
 def _passed_over(reader: LogReader, growth: Growth) -> tuple[str, ...]:
-    """What is no plain file, and the problems of others than those that are not read at all."""
+    """Paths that are no plain files, and problems of files other than those that are not read at all."""
     unread = {one.path for entries in reader.entries.values() for one in entries}
     problems = [one for side in reader.problems.values() for one in side if one.path not in unread]
     problems += [one for side in reader.passed_over.values() for one in side]

@@ -1,4 +1,4 @@
-"""What others have committed to a datacenter's tables and nobody has decided on, seen from outside (E11).
+"""Commits of others to a datacenter's tables on which nobody has decided, seen from outside (E11).
 
 The newest release has what its makers saw. Behind that the tables' logs are read here, so it is known also
 where no join runs, or releases are made once a day.

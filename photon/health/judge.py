@@ -331,7 +331,7 @@ def _verified(facts: Facts, memory: Memory, pipeline: Pipeline) -> Verdict | Seq
 
 
 def _rows_are_right(facts: Facts, memory: Memory, pipeline: Pipeline) -> Sequence[Verdict]:
-    """What verification says, after what others did since: that is known at once."""
+    """Judge by the last verification, and by what others have done since, which is known at once."""
     found = _verified(facts, memory, pipeline)
     others = judge_foreign_commits(facts.datacenter, facts.foreign_commits, pipeline)
     said = (found,) if isinstance(found, Verdict) else found

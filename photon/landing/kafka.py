@@ -47,7 +47,7 @@ FIXED = {
     "check.crcs": True,
     "allow.auto.create.topics": False,
 }
-# What landing rests on beside them: ends are the leader's, and no message is too long to be given.
+# Landing rests on these beside them: ends are the leader's, and no message is too long to be given.
 OURS = frozenset(
     {
         *(*FIXED, "bootstrap.servers", "client.rack", "topic.blacklist", "enable.auto.offset.store"),

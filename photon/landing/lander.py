@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the broker says of the topic and its partitions, all of it asked after these times."""
+    """The broker's answer on the topic and its partitions, all of it asked after these times."""
 
     as_of_us: int
     as_of_elapsed_us: int

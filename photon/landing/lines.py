@@ -13,7 +13,7 @@ import msgspec
 # Between the tokens of JSON a line may end, within them it can't: a blank says the same there.
 _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-# What clients of a schema registry write before each value: a zero, and four bytes that name the schema.
+# Clients of a schema registry write these before each value: a zero, and four bytes that name the schema.
 _SCHEMA_MAGIC, _SCHEMA_PREFIX_BYTES = 0, 5
 
 

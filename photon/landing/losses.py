@@ -1,4 +1,4 @@
-"""What a lander could not land, and which of it somebody has acknowledged (protocol K5)."""
+"""Messages that a lander could not land, and whether somebody has acknowledged them (protocol K5)."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Marker:
-    """What of a topic is landed, as of the moment at which it was said."""
+    """How far a topic is landed, as of the moment at which the lander said so."""
 
     topic: str
     boot: str  # of the machine: its clock that nobody sets begins with it

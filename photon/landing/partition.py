@@ -23,7 +23,7 @@ class OtherContent(Exception):
 
 @dataclass
 class Partition:
-    """What a lander knows of one partition. Used by its thread alone."""
+    """One partition, as its lander knows it. Only the lander's thread uses it."""
 
     number: int
     folder: Path
@@ -186,7 +186,7 @@ class Partition:
             self.file = None
 
     def landed(self) -> Landed:
-        """What the marker may say once all is synced."""
+        """The marker's entry for this partition, once all is synced."""
         is_behind = self.overlap is not None  # nothing was read: what was marked before holds
         return Landed(
             topic_id=self.topic_id,

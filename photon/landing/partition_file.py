@@ -30,7 +30,7 @@ class FileReplaced(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """What the name of a landed file says: its place in the row, its first offset, its topic."""
+    """The name of a landed file: its place in the row, its first offset, its topic."""
 
     partition: int
     number: int

@@ -44,7 +44,7 @@ Given = Message | ReadUpTo | Unreadable
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What a broker says of a topic."""
+    """A topic, as a broker tells it."""
 
     topic_id: str  # hexadecimal digits, others for each topic of the name
     partitions: frozenset[int]
@@ -79,7 +79,7 @@ class Topic(Protocol):
     """One topic. Reading is the lander's thread's; questions may come from another one."""
 
     def facts(self) -> TopicFacts:
-        """What the broker says of the topic now. BrokerSilent; TopicRefused without the right to ask."""
+        """Ask the broker about the topic. BrokerSilent; TopicRefused without the right to ask."""
         ...
 
     def offsets(self, partitions: Collection[int]) -> Mapping[int, Offsets]:
@@ -95,7 +95,7 @@ class Topic(Protocol):
         ...
 
     def take(self, most: int, seconds: float) -> Sequence[Given]:
-        """What came within so long."""
+        """Take the messages that came within so long."""
         ...
 
     def close(self) -> None:

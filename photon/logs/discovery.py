@@ -60,7 +60,7 @@ class FileProblem:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """What a scan met and could not look at: there may be log files behind it."""
+    """A place that a scan met and could not look at: there may be log files behind it."""
 
     path: str  # bytes that are no UTF-8 as the operating system gives them: halves of surrogate pairs
     kind: Kind

@@ -23,7 +23,7 @@ ENDS_EARLY = (
     "this gzip file ends early: it is read once it is whole; if nobody writes it any more, compress it again"
 )
 HALF_A_LINE = "its first line is not whole yet"
-# Of one log; all beyond have one entry together, and a loss among them counts as bytes of other lost ranges.
+# A log has so many; all beyond have one entry, and a loss among them counts as bytes of other lost ranges.
 MOST_ENTRIES = 10_000
 MOST_KEPT_GONE = 1_000  # entries of files that are gone and acknowledged: nobody asks for older ones
 THE_OTHERS = ""  # the path of the entry that stands for all beyond the bound
@@ -50,13 +50,13 @@ class UnreadFile:
     since_us: int
     grown_us: int = 0  # when it was seen to grow; 0: never
     state: Literal["open", "missed", "gone"] = "open"
-    # It grows, and holds nothing so far but what a file begins with that is there: a copy in the making.
+    # So far it holds only the beginning of a file that is there, and grows: a copy in the making.
     is_copy_so_far: bool = field(default=False, compare=False)
     may_pass: bool = field(default=False, compare=False)  # its store was busy: the next looks may read it
 
     @property
     def identity(self) -> Identity:
-        """What a person acknowledges: when it changes, the entry holds again."""
+        """The state of the file that a person acknowledges: when it changes, the entry holds again."""
         return self.side, self.path, self.inode, self.size_bytes, self.changed_ns
 
     @property
@@ -101,7 +101,7 @@ class UnreadFile:
 
 @dataclass(frozen=True)
 class SeenFiles:
-    """What one look saw of a log: `unread` files, and what it needs to know of the others."""
+    """A log, as one look saw it: its `unread` files, and what the look needs to know of the others."""
 
     unread: tuple[UnreadFile, ...] = ()
     found: Scan = field(default_factory=Scan)
@@ -137,7 +137,7 @@ def unread_as_dict(unread: Sequence[UnreadFile]) -> dict[str, object]:
 
 
 def why_held(unread: Sequence[UnreadFile]) -> str:
-    """What holds back all that a file may change which is not read."""
+    """Say which unread files hold back all that they may change."""
     one = unread[0]
     return f"{counted(len(unread), 'file', 'are')} not read, such as {one.shown} ({one.reason})"
 

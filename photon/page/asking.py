@@ -26,7 +26,7 @@ class InTurn:
         self._what, self._question = what, Question[Any](lambda: None)
 
     async def answer(self, read: Callable[[], T], seconds: float, wait_seconds: float | None = None) -> T:
-        """What `read` returns or raises; NotInTime after `seconds`.
+        """Return what `read` returns, or raise what it raises; NotInTime after `seconds`.
 
         Busy if readings before it take longer than `wait_seconds`.
         """

@@ -221,7 +221,7 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
 
 
 def _wrong_landing(datacenter: Datacenter, pipeline: Pipeline) -> Iterator[str]:
-    """What is wrong with the topics that a datacenter lands."""
+    """Say what is wrong with the topics that a datacenter lands."""
     if datacenter.land and isinstance(datacenter.logs, S3Folder):
         yield "expected logs on a local disk beside it: topics are landed line by line"
     folders = sorted(f"{one.into}/" for one in datacenter.land)

@@ -88,7 +88,7 @@ class KafkaTopicSettings(Strict):
 
 
 class Land(Strict):
-    """What `photon land` writes into a folder of a datacenter's logs."""
+    """A source that `photon land` writes into a folder of a datacenter's logs."""
 
     kafka: KafkaTopicSettings
     into: SubFolder

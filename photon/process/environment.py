@@ -1,4 +1,4 @@
-"""What a process needs of its machine: memory to map, files that may grow, room for temporary ones.
+"""A process's needs of its machine: memory to map, files that may grow, room for temporary ones.
 
 A process that begins without it hangs, is aborted by a library, or ends in the middle of its work. So it is
 asked for at the beginning, and what still fails for want of it is told as that, never as a defect.

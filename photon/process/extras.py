@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from photon.process.errors import UserError
 
-# What a use imports, by the extra that brings it.
+# The packages that a use imports, by the extra that brings them.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "spark": ("pyspark", "py4j", "pandas"),

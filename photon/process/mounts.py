@@ -34,7 +34,7 @@ def file_system_of(path: Path, mounts: str) -> str:
         if len(fields.split(" ")) < 5 or not rest:
             continue
         at = Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), fields.split(" ")[4]))
-        # Of two mounts at one place the later one hides the earlier.
+        # A later mount at the same place hides the earlier one.
         if path.is_relative_to(at) and len(at.parts) >= deepest:
             kind, deepest = rest.split(" ")[0], len(at.parts)
     return kind

@@ -67,7 +67,7 @@ class Begun:
 
 
 def boot_id() -> str:
-    """What tells this start of the machine from others; empty where nobody says it."""
+    """An id of this start of the machine, other at each start; empty where nobody says it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

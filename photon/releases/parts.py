@@ -92,7 +92,7 @@ class LakeCounter:
             part, run_lost = with_last_run(part, before, self.datacenter, last, version)
             sides = [name for name in (*READ_TABLES, UNMATCHED) if name in handles]
             side_files = {name: DataFiles(handles[name]).all() for name in sides}
-            # Of `unmatched` once a run is known to be on disk.
+            # `unmatched` counts once a run is known to be on disk.
             kept = [name for name in sides if name != UNMATCHED or name in part.side_batches]
             side_rows: dict[str, int] = {
                 name: _rows_of(self._table(name), side_files[name], part) for name in kept
@@ -254,7 +254,7 @@ class LakeCounter:
 
 
 def _counted_as(found: Sequence[ForeignCommits], differs: bool) -> tuple[ForeignCommits, ...]:
-    """What others have done, where files that they rewrote have as many rows as before, or not."""
+    """Commits of others: those that only rewrote files, with as many rows as before, count as no change."""
     kept = (one for one in found if one.kind != "rewrote" or differs)
     return together(replace(one, kind="took") if one.kind == "rewrote" else one for one in kept)
 

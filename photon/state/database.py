@@ -223,7 +223,7 @@ class StateReader:
         return {number for (number,) in rows} | of_index | self.waiting.files_left()
 
     def unread_files(self) -> list[UnreadFile]:
-        """What of the logs is there and was not read at the last look."""
+        """The files that were there and were not read at the last look."""
         with reading_column("unread_files"):
             return [unread_file(row) for row in self._db.execute("SELECT * FROM unread_files")]
 

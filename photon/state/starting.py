@@ -1,4 +1,4 @@
-"""What starts a datacenter that nobody runs: a command, or Dagster's sensor, which starts it by itself.
+"""The way to start a datacenter that nobody runs: a command, or Dagster's sensor, which starts it by itself.
 
 Its lock names Dagster's run that had it last. A person who is told to type a command where a sensor is at
 work has two that compete for the datacenter.
@@ -16,7 +16,7 @@ LOCK_FILE = "lock"  # in its state folder; `photon.dispatcher.shift.lease` write
 
 
 def starts(typed_file: str, datacenter: str, last_run: str) -> str:
-    """What starts a datacenter, as a noun: what a person types, or has to look at.
+    """The way to start a datacenter, as a noun: a command to type, or a place to look at.
 
     `last_run`: Dagster's run that had it last; empty: a command did, or nobody.
     """
@@ -31,7 +31,7 @@ def what_starts(pipeline: Pipeline, datacenter: str) -> str:
 
 
 def what_starts_any(pipeline: Pipeline) -> str:
-    """What starts a join of a pipeline, where it does not matter in which datacenter."""
+    """The way to start a join of a pipeline, where it does not matter in which datacenter."""
     if any(_last_run(place.state) for place in pipeline.datacenters.values()):
         return "Dagster's sensors, which have to be on"
     return f"photon join {pipeline.typed}"

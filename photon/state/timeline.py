@@ -130,7 +130,7 @@ class Timeline:
 class EpochTimeline:
     """When files of one epoch grew, and when its batches could be read."""
 
-    # By file number: bytes [start, end) came after a time. Starts ascend.
+    # Bytes [start, end) that came after a time, by file number. Starts ascend.
     starts: dict[int, Ints] = field(default_factory=dict)
     ends: dict[int, Ints] = field(default_factory=dict)
     after_us: dict[int, Ints] = field(default_factory=dict)

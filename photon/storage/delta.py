@@ -39,7 +39,7 @@ from photon.storage.table_features import (
 )
 
 LOG_FOLDER = "_delta_log"
-# What a commit of Photon says of itself: who made it, and its batch and plan, or the number of a replacement.
+# A commit of Photon says who made it, and its batch and plan, or the number of a replacement.
 APP_METADATA, BATCH_METADATA, PLAN_METADATA = "photon.app", "photon.batch", "photon.plan"
 NUMBER_METADATA = "photon.replacement"
 MAKE_WRITABLE = f"make it writable, {TRIED_AGAIN}"
@@ -87,7 +87,7 @@ def lake_errors(doing: str, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, DeltaError) as error:
-        # What an object's own error says of a refusal is in its words already.
+        # An object's own error tells of a refusal in its own words already.
         is_refused = is_refusal(error) and not isinstance(error, PermissionError)
         said = f"cannot {doing}: {reason_of(error, refused(code_of(error)) if is_refused else '')}"
         if found := disk_remedy(error):

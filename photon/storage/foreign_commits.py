@@ -35,7 +35,7 @@ MOST_LOOKED_AT = 1_000  # entries, by who looks from outside; a release is made 
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommits:
-    """What others have done to one table and nobody has decided on: commits of one kind, up to the last one.
+    """Commits of one kind that others made to a table and nobody has decided on, up to the last one.
 
     `operation`: of the last one, as it says. `since_us`: when the first one was made, by its own clock.
     `release`: the one that has shown the last one first; NO_RELEASE: none has yet.
@@ -103,7 +103,7 @@ def together(facts: Iterable[ForeignCommits]) -> tuple[ForeignCommits, ...]:
 
 
 def table_gone(table: str, was: Commit) -> ForeignCommits:
-    """What is known where a table is not there any more that was there at a commit."""
+    """The foreign commit that a table's absence stands for: the table was there at a commit, and is gone."""
     return ForeignCommits(table, "replaced", 1, "", was.version, was.version)
 
 

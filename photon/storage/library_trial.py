@@ -47,7 +47,7 @@ def refuse_broken_library() -> None:
 
 
 def why_broken(folder: Path) -> str | None:
-    """What breaks A3, on a new table in `folder`; None: it is kept."""
+    """Try A3 on a new table in `folder`, and say what breaks it; None: nothing does."""
     create_table(folder, pa.schema([("id", pa.string())]), "a trial", {})
     first, second = open_table(folder), open_table(folder)
     commit = CommitProperties(app_transactions=[Transaction(_APP, 1)])

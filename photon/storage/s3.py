@@ -293,7 +293,7 @@ class S3Store:
             raise StoreUnavailable(f"{self._folder / name}: {reason_of(told)}") from None
 
     def _of_get(self, name: str) -> Exception | None:
-        """What goes wrong with GET of an object, in the store's words."""
+        """The error of a GET of an object, in the store's words."""
         try:
             obstore.get_range(_client(self._folder), name, start=0, end=1)
         except (BaseError, ValueError, OSError) as error:

@@ -58,7 +58,7 @@ class ObjectStore(Protocol):
         """Have `write` fill an object, or another one in its place; readers see all of it or nothing."""
 
     def version(self, name: str) -> str | None:
-        """What tells an object from others that come under its name; None if there is none."""
+        """A mark that tells an object from others under its name; None if there is no object."""
 
     def versions(self, first: str, second: str) -> dict[str, str]:
         """The versions of two objects that follow each other by name: of S3 one listing, which sees both.

@@ -270,7 +270,7 @@ def events_in(findings: Iterable[Finding]) -> int:
 
 
 def said_of(found: Iterable[tuple[str, Finding]]) -> list[str]:
-    """What findings say, each with its datacenter; what several tell of the same events is said once."""
+    """Texts of findings, each with its datacenter; several that tell of the same events make one."""
     by_kind, said = defaultdict[FindingKind, list[tuple[str, Finding]]](list), list[str]()
     for name, finding in found:
         by_kind[finding.kind].append((name, finding))

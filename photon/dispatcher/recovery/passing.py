@@ -25,7 +25,7 @@ Step = Literal["end", "pass", "raise", "close"]
 
 
 def step_for(claimed: int, closed: int, table: LastCommit, is_fenced: bool) -> Step:
-    """What is to be done with a silent epoch that holds something up to batch `claimed`. Pure.
+    """The next step with a silent epoch that holds something up to batch `claimed`. Pure.
 
     `closed`: the last batch that a ledger calls closed, read before `table`, its joined rows. Where the table
     lacks more than one batch, or one that is closed, it was put back, and the epoch is to be ended (E1).

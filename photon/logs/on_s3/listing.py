@@ -90,7 +90,7 @@ class ListedWatch:
                 self._seen = self._scan()
             took_seconds = self._elapsed_seconds() - self._round_began_seconds
             ago = self._scans - self._round_began_scan
-            # What its last page has may be newer than its first page is.
+            # Objects on its last page may be newer than its first page is.
             began_ago = 1 if ago == 0 and self._pages > 1 else ago
             due_seconds = self._listed_seconds + self._pause_seconds(told is not None)
             return replace(

@@ -29,7 +29,7 @@ class UnreadFinder:
     def seen_files(
         self, look: Look, found: Scan, known: Collection[str], copies: Collection[FoundFile]
     ) -> SeenFiles:
-        """What is not read: all that was found, without what this look has read or knows to be a copy.
+        """The unread files: all that were found, without those that this look has read or knows to be copies.
 
         `known`: the paths of the files that can be read on, or were read.
         """
@@ -55,7 +55,7 @@ class UnreadFinder:
         for file in left:
             tracked = known.get((file.inode, file.path))
             unread_bytes = file.size_bytes if tracked is None else _grown_bytes(tracked, file)
-            # What waits in a known file is counted with it: so its entry has no bytes.
+            # Bytes that wait in a known file are counted with it: so its entry has none.
             if unread_bytes or file.path in look.failed or (tracked is not None and tracked.unread_bytes):
                 reason = reasons.get(file.path, BEING_LOOKED_AT)
                 is_copy = self._is_copy_so_far(look, file, present.get(strip_gz(file.path)), reason)
@@ -96,6 +96,6 @@ class UnreadFinder:
 
 
 def _grown_bytes(tracked: TrackedFile, now: FoundFile) -> int:
-    """What a known file that can't be read now holds beyond what was seen of it: that is known unread."""
+    """The bytes of a known file beyond those that were seen of it, while it can't be read."""
     seen_bytes = tracked.disk_bytes if tracked.file.compressed else tracked.size_bytes
     return now.size_bytes if now.size_bytes < seen_bytes else now.size_bytes - seen_bytes

@@ -55,7 +55,7 @@ def heed_refusal(keys: Callable[[], ProcessKeys], parsed: dict[str, Any], **_: o
 
 
 def _ask_boto3(profile: str | None, role: str | None, region: str) -> Credentials | None:
-    """What boto3's chain or a profile gives, or a role that is assumed with it."""
+    """Credentials from boto3's chain or a profile, or of a role that is assumed with them."""
     core = Session(profile=profile)
     found: Credentials | None = core.get_credentials()
     if role is None or found is None:

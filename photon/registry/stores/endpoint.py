@@ -78,7 +78,7 @@ class StoreEndpoint(Protocol):
 
     @property
     def directory(self) -> Directory:
-        """What tables it has. One thread asks it at a time."""
+        """Its tables. One thread asks it at a time."""
         ...
 
     def store(self, table: str) -> UpkeepStore:

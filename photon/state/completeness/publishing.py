@@ -129,7 +129,7 @@ def _named(unread: Sequence[UnreadFile]) -> tuple[str, ...]:
 
 
 def _held_back(said: Completeness, before: Completeness | None) -> Completeness:
-    """What is said while files are not read: no time is later than the one that was said before."""
+    """The statement while files are not read: none of its times is later than the one before."""
     if before is None:
         return replace(said, complete_up_to_us=None, mostly_up_to_us=None)
     return replace(

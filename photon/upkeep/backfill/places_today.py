@@ -31,7 +31,7 @@ ROWS_TRIED = 3  # of each file: the records of some may be gone
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """What rows tell of their records: the columns of the id, ids and times; null: not known."""
+    """Records, as rows tell them: the columns of the id, ids and times; null: not known."""
 
     id_names: Sequence[str]
     ids: pa.Array

@@ -142,7 +142,7 @@ class SqliteStore:
         return self._ask(change)
 
     def size(self) -> StoreSize | NoReply:
-        """What is in use of the file, which has all pipelines of its folder."""
+        """The room in use of the file, which has all pipelines of its folder."""
 
         def read(connection: Connection, store: int) -> StoreSize:
             names = ("page_count", "freelist_count", "page_size")
