@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from deltalake.transaction import AddAction
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.process.errors import FormatTooNew
+from photon.process.readable import counted
 from photon.storage.delta import (
     LOG_FOLDER,
     check_writable,
@@ -31,6 +33,7 @@ from photon.storage.delta import (
     log_entry,
     open_table,
 )
+from photon.storage.leaving_rows import Rule, let_rows_leave
 from photon.storage.output_files import write_parquet
 from photon.storage.store import store_of
 from photon.storage.table_features import ANY_COLUMNS, expected, kept_hours
@@ -55,6 +58,8 @@ _CHECKPOINT = {"delta.checkpointInterval": "10"}
 # Some 24 commits a day, each a file, and a reader opens all: 0.6 s for 1,000 files.
 LEAST_FILES, FILE_BYTES = 50, 16 * 2**20
 KEEP_HOURS = 7 * 24  # readers may have opened a version so long ago
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -183,6 +188,11 @@ def append_rows(table: DeltaTable, folder: Location, rows: pa.Table) -> None:
     check_writable(table, folder, expected(rows.schema))
     if _BOUNDED_PROPERTY not in table.metadata().configuration:
         table.alter.set_table_properties({_BOUNDED_PROPERTY: _AT})
+    table.create_write_transaction([_added(folder, rows)], mode="append", schema=table.schema())
+
+
+def _added(folder: Location, rows: pa.Table) -> AddAction:
+    """Write rows to a new file; the entry that adds it, with the bounds of their times. OSError."""
     name = f"{uuid.uuid4().hex}.parquet"
     size_bytes = write_parquet(folder, name, rows)
     bounds = {bound: {_AT: at.isoformat()} for bound, at in pc.min_max(rows[_AT]).as_py().items()}
@@ -192,15 +202,14 @@ def append_rows(table: DeltaTable, folder: Location, rows: pa.Table) -> None:
         "maxValues": bounds["max"],
         "nullCount": {_AT: 0},
     }
-    added = AddAction(name, size_bytes, {}, int(time.time() * 1000), True, json.dumps(stats))
-    table.create_write_transaction([added], mode="append", schema=table.schema())
+    return AddAction(name, size_bytes, {}, int(time.time() * 1000), True, json.dumps(stats))
 
 
-def compact_report_table(folder: Location) -> tuple[int, int, int] | None:
+def compact_report_table(folder: Location, rule: Rule | None = None) -> tuple[int, int, int] | None:
     """Make one file of many small ones; files before and after, and removed a week later. None: no table.
 
-    delta-rs does it: no row is read back by its batch here. It also removes entries of the log after 30 days.
-    LakeUnavailable.
+    Before that, rows leave that do not stay by the `rule`; without one all stay. delta-rs makes the file: no
+    row is read back by its batch here. It also removes entries of the log after 30 days. LakeUnavailable.
     """
     with lake_errors(f"compact {folder}"):
         if not is_table(folder):
@@ -210,6 +219,9 @@ def compact_report_table(folder: Location) -> tuple[int, int, int] | None:
         before, small = _files_and_small_ones(table)
         after = before
         if small >= LEAST_FILES:
+            if rule is not None and (left := let_rows_leave(table, folder, rule, _added)):
+                log.info("%s left %s: nobody asks for them any more", counted(left, "row"), folder)
+                table = open_table(folder)
             with suppress(CommitFailedError):  # another compaction has just done it
                 table.optimize.compact(target_size=FILE_BYTES)
                 table.create_checkpoint()

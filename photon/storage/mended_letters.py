@@ -1,7 +1,8 @@
 """Dead letters that were looked at again, with the lines that people have put in their places.
 
 The dispatcher adds a row before it takes a letter up (docs/adr/0047). Verification and repairs read a record
-as it is here: the log keeps the line that was wrong. Rows of an epoch name its files by number.
+as it is here: the log keeps the line that was wrong. Rows of an epoch name its files by number. They stay for
+ever (protocol D14): a person orders each, at most 10,000 at once.
 """
 
 from __future__ import annotations
@@ -75,15 +76,28 @@ def mended_letters(
     return {each.occurrence: each for each in _read(pipeline, datacenter, wanted)}
 
 
-def all_mended(pipeline: Pipeline, datacenter: str) -> list[MendedLetter]:
-    """The letters of all epochs that were taken up, as they were last. LakeUnavailable, FormatTooNew."""
-    found = _read(pipeline, datacenter, ds.scalar(True))
-    return list({(each.epoch, each.occurrence): each for each in found}.values())
+def mended_of_event(
+    pipeline: Pipeline, datacenter: str, event_id: str, occurrences: Iterable[str]
+) -> list[MendedLetter]:
+    """The letters of all epochs that are of the event or at these places, as they were taken up last.
+
+    LakeUnavailable, FormatTooNew.
+    """
+    at_places = text("_occurrence").isin([*occurrences])
+    return _last_of_each(_read(pipeline, datacenter, at_places | (text("event_id") == event_id)))
 
 
 def mended_before(pipeline: Pipeline, datacenter: str, epoch: str) -> list[MendedLetter]:
-    """Those of earlier epochs. LakeUnavailable, FormatTooNew."""
-    return [each for each in all_mended(pipeline, datacenter) if each.epoch != epoch]
+    """The letters of earlier epochs that have lines of people's, as they were last.
+
+    LakeUnavailable, FormatTooNew.
+    """
+    found = _last_of_each(_read(pipeline, datacenter, text("_epoch") != epoch))
+    return [each for each in found if each.raw is not None]
+
+
+def _last_of_each(found: Iterable[MendedLetter]) -> list[MendedLetter]:
+    return list({(each.epoch, each.occurrence): each for each in found}.values())
 
 
 def _read(pipeline: Pipeline, datacenter: str, wanted: ds.Expression) -> list[MendedLetter]:

@@ -1,6 +1,7 @@
 """How far verifications have seen each foreign log file: a table in each datacenter's lake.
 
-A verification adds to it, and reads it. So does a dispatcher that forgets files (protocol D13).
+A verification adds to it, and reads it. So does a dispatcher that forgets files (protocol D13). A row that is
+gone makes its file unverified, and no more (D14).
 """
 
 from __future__ import annotations

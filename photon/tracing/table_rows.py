@@ -141,6 +141,5 @@ def _with_files(
 
 def removed_of(pipeline: Pipeline, datacenter: str, event_id: str) -> list[dict[str, Any]]:
     """Records of rebuilds that took a row of the event out of the table."""
-    rows = removed_rows(pipeline.datacenters[datacenter].lake)
-    of_event = rows.filter(pc.equal(rows["_event_id"], event_id)).sort_by("at")
+    of_event = removed_rows(pipeline.datacenters[datacenter].lake, event_id).sort_by("at")
     return list(of_event.select(REMOVED_SHOWN).to_pylist())

@@ -33,7 +33,7 @@ from photon.state.database import StateUnavailable
 from photon.state.starting import what_starts
 from photon.state.view import open_view, read_offsets
 from photon.storage.columns import TableName
-from photon.storage.mended_letters import all_mended
+from photon.storage.mended_letters import mended_of_event
 from photon.storage.store_errors import reason_of
 from photon.storage.tables import OutputTable
 from photon.storage.tokens import Occurrence
@@ -235,7 +235,8 @@ def _find_past(pipeline: Pipeline, name: str, here: DatacenterTrace, found: Trac
 
 def _find_mended(pipeline: Pipeline, datacenter: str, event_id: str, here: DatacenterTrace) -> None:
     """Note which dead letters were taken up again, and as what line."""
-    letters = all_mended(pipeline, datacenter)
+    places = {str(row["_occurrence"]) for row in here.dead_letters}
+    letters = mended_of_event(pipeline, datacenter, event_id, places)
     at = {(each.epoch, str(each.occurrence)): each.batch for each in letters}
     for row in here.dead_letters:
         taken_up = at.get((row["_epoch"], row["_occurrence"]), -1)

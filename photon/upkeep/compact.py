@@ -21,7 +21,12 @@ from photon.process.readable import counted
 from photon.releases import copies
 from photon.releases.finding import least_rebuilt
 from photon.state.view import open_view
-from photon.storage.append_table import REPORT_TABLES, compact_report_table, would_compact_report_table
+from photon.storage.append_table import (
+    REPORT_TABLES,
+    ReportTable,
+    compact_report_table,
+    would_compact_report_table,
+)
 from photon.storage.changes import NO_COMMIT
 from photon.storage.columns import TABLE_COLUMNS, TableName
 from photon.storage.compaction import LEAST_FILES, Group, compact, groups_of
@@ -34,6 +39,8 @@ from photon.storage.tables import OutputTable, app_id
 from photon.storage.tokens import PlanKey
 from photon.storage.vacuum import HOUR_US, KEEP_HOURS, KeptFiles, vacuum, would_remove
 from photon.upkeep.plans import Say, silent
+from photon.upkeep.unasked_rows import KnownFiles
+from photon.upkeep.unasked_rows import rules as rules_of
 
 REBUILT_TABLE = "joined_events"  # rebuilds replace files of this one alone
 
@@ -91,7 +98,9 @@ class CompactionPlan:
         """
         lake = self.pipeline.datacenters[self.datacenter].lake
         done: dict[str, Compacted] = {one.table.name: self._keep_fit(one, say) for one in self.tables}
-        return {**done, **_of_reports(lake, compact_report_table)}
+        with open_view(self.pipeline.datacenters[self.datacenter].state) as view:
+            rules = rules_of(KnownFiles.of(view), self.clock.now_us())
+        return {**done, **_of_reports(lake, lambda report, at: compact_report_table(at, rules.get(report)))}
 
     def _keep_fit(self, plan: TablePlan, say: Say) -> Compacted:
         table, now_us = plan.table, self.clock.now_us
@@ -156,17 +165,17 @@ def plan_compaction(
         )
         tables.append(TablePlan(table, groups, expected))
     expected_of: dict[str, Compacted] = {one.table.name: one.expected for one in tables}
-    reports = _of_reports(place.lake, would_compact_report_table)
+    reports = _of_reports(place.lake, lambda _, at: would_compact_report_table(at))
     return CompactionPlan(pipeline, datacenter, clock, tables, {**expected_of, **reports})
 
 
 def _of_reports(
-    lake: Location, compact_one: Callable[[Location], tuple[int, int, int] | None]
+    lake: Location, compact_one: Callable[[ReportTable, Location], tuple[int, int, int] | None]
 ) -> dict[str, Compacted]:
     """Compact each table of reports by this function, or look what that would do."""
     found: dict[str, Compacted] = {}
     for report in REPORT_TABLES:
-        if (done := compact_one(lake / report)) is not None:
+        if (done := compact_one(report, lake / report)) is not None:
             before, after, removed = done
             found[report] = Compacted(before, after, int(after < before), data_files_removed=removed)
     return found

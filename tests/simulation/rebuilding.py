@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from photon.pipeline.file import Pipeline
-from photon.upkeep.backfill.messages import TABLE, Remade, RemakeContext
+from photon.upkeep.backfill.messages import REMOVED, TABLE, Remade, RemakeContext
 from photon.upkeep.backfill.plan import CompetingRow, RemakePiece
 from photon.upkeep.backfill.rebuild import PIECE_ROWS, Rebuild, Rebuilt
 from photon.upkeep.backfill.remaking import remake
@@ -22,6 +23,11 @@ from tests.simulation.world import NOON_US, World
 from tests.support.crashes import crash_at
 
 DAY = utc_day(datetime.fromtimestamp(NOON_US / 1e6, UTC).date())
+
+
+def all_removed(pipeline: Pipeline, datacenter: str) -> pa.Table:
+    """All records of rows that rebuilds took out."""
+    return DeltaTable(str(pipeline.datacenters[datacenter].lake / REMOVED)).to_pyarrow_table()
 
 
 @dataclass

@@ -19,7 +19,14 @@ from photon.upkeep.backfill.rebuild import FILE_SECONDS, CannotRebuild
 from photon.upkeep.backfill.remaking import _Remaking
 from photon.upkeep.backfill.removed_rows import removed_rows
 from photon.verification.days import Window
-from tests.simulation.rebuilding import DAY, HereProgram, rebuild, rebuild_with_a_crash, set_adapter
+from tests.simulation.rebuilding import (
+    DAY,
+    HereProgram,
+    all_removed,
+    rebuild,
+    rebuild_with_a_crash,
+    set_adapter,
+)
 from tests.simulation.world import World
 from tests.support.shares import a_share
 
@@ -127,7 +134,7 @@ def test_a_filtered_row_goes_with_a_record_and_one_that_fails_stays(tmp_path: Pa
     after = by_id(world)
     assert before.keys() - after.keys() == {"c3"}
     assert after["c4"] == {**before["c4"], "text": None}
-    (record,) = removed_rows(world.pipeline.datacenters["east"].lake).to_pylist()
+    (record,) = removed_rows(world.pipeline.datacenters["east"].lake, "c3").to_pylist()
     assert {n: record[n] for n in ("why", "_event_id", "_occurrence")} == {
         "why": "filtered",
         "_event_id": "c3",
@@ -167,7 +174,7 @@ def test_of_doubled_rows_one_is_left(tmp_path: Path) -> None:
     assert len(world.rows()) == 11
     assert rebuild(world).tally.dropped == {"second row": 3}
     assert by_id(world) == before
-    assert set(removed_rows(world.pipeline.datacenters["east"].lake)["why"].to_pylist()) == {"second row"}
+    assert set(all_removed(world.pipeline, "east")["why"].to_pylist()) == {"second row"}
 
 
 def test_of_rows_in_two_datacenters_that_of_the_registrys_holder_is_left(tmp_path: Path) -> None:
@@ -373,8 +380,7 @@ def test_a_rebuild_that_is_killed_goes_on_and_no_row_is_lost_or_doubled(
     rows = by_id(world)
     assert rows.keys() == dict(CLICKS).keys() - {"c3"}
     assert all(row["text"] for event_id, row in rows.items() if event_id != "c4")
-    removed = removed_rows(world.pipeline.datacenters["east"].lake)
-    assert removed["_event_id"].to_pylist() == ["c3"]
+    assert all_removed(world.pipeline, "east")["_event_id"].to_pylist() == ["c3"]
     if crashed:
         assert (done.tally.rows, done.tally.replaced) == (8, 6)
         assert done.tally.dropped == {"filtered": 1}

@@ -71,7 +71,7 @@ def test_a_row_with_another_id_goes_and_its_event_is_joined_again(
     after = by_id(world)
     assert after.keys() == before.keys()
     assert after["c2"]["primary_text"] == before["c2"]["primary_text"]
-    removed = removed_rows(world.pipeline.datacenters["east"].lake)
+    removed = removed_rows(world.pipeline.datacenters["east"].lake, "forged")
     assert removed.select(["why", "_event_id"]).to_pylist() == [{"why": "altered id", "_event_id": "forged"}]
 
 

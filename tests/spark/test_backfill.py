@@ -21,9 +21,9 @@ from photon.dispatcher.shift.run import prepare, run_shift
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.process.faults import CRASH_AT
 from photon.upkeep.backfill.rebuild import Rebuilt
-from photon.upkeep.backfill.removed_rows import removed_rows
 from photon.verification.days import utc_day
 from photon.verification.report import VerificationReport
+from tests.simulation.rebuilding import all_removed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -129,7 +129,7 @@ def test_another_adapter_makes_other_values_and_verification_agrees_with_each(wo
     after = world.rows("west")
     assert after.keys() == before.keys() - dropped
     assert all(row["length"] == len(row["url"]) for row in after.values())
-    removed = removed_rows(world.pipeline.datacenters["west"].lake).filter(pc.field("why") == "filtered")
+    removed = all_removed(world.pipeline, "west").filter(pc.field("why") == "filtered")
     assert set(removed["_event_id"].to_pylist()) == dropped
     report = world.verify()
     assert report.ok, report.as_dict()

@@ -1,7 +1,8 @@
 """The table `removed_rows` of a lake: which rows a rebuild took out of `joined_events`, why and when.
 
-The ids of these rows stay registered. This table says why they have no row. A
-record counts if its row is not in the table: a rebuild that died may have recorded what it did not remove.
+The ids of these rows stay registered, and this table says why they have no row: so its records stay for ever
+(protocol D14), and nobody reads all of them. A record counts if its row is not in the table: a rebuild that
+died may have recorded what it did not remove.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ def record_removed(lake: Location, datacenter: str, files: Sequence[OutputFile])
     return int(new.num_rows)
 
 
-def removed_rows(lake: Location) -> pa.Table:
-    """All records of a lake (`REMOVED_COLUMNS`). LakeUnavailable."""
+def removed_rows(lake: Location, event_id: str) -> pa.Table:
+    """The records of an event (`REMOVED_COLUMNS`). LakeUnavailable."""
     folder = lake / REMOVED
     with lake_errors(f"read {folder}"):
-        return open_table(folder).to_pyarrow_table() if is_table(folder) else REMOVED_COLUMNS.empty_table()
+        if not is_table(folder):
+            return REMOVED_COLUMNS.empty_table()
+        return open_table(folder).to_pyarrow_dataset().to_table(filter=text("_event_id") == event_id)

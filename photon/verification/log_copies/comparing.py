@@ -1,7 +1,8 @@
 """Compares the datacenters' copies of the logs, and keeps what was found of them in the lakes.
 
 Each byte of a log is digested once. The ids of an hour are read again only where its digests differ, and once
-for each difference. `CopyReaders` does the reading: with Spark in `jobs`.
+for each difference. `CopyReaders` does the reading: with Spark in `jobs`. Readings that `copy_of` can do
+without leave their table (protocol D14).
 """
 
 from __future__ import annotations
@@ -295,12 +296,15 @@ def _store_copy(pipeline: Pipeline, one: KnownCopy, now_us: int) -> None:
 
 
 def _stored_copy(pipeline: Pipeline, datacenter: str, epoch: str, now_us: int) -> CopyKnowledge:
-    """The digests of an epoch's files. Of two readings at once the first one counts."""
     with COPIES.reading(pipeline, datacenter) as dataset:
         if dataset is None:
             return CopyKnowledge(datacenter)
-        rows = dataset.to_table(filter=text("epoch") == epoch)
-        rows = rows.sort_by([("number", "ascending"), ("at", "ascending")])
+        return copy_of(datacenter, dataset.to_table(filter=text("epoch") == epoch), now_us)
+
+
+def copy_of(datacenter: str, rows: pa.Table, now_us: int) -> CopyKnowledge:
+    """The digests of an epoch's files, of its readings. Of two readings at once the first one counts."""
+    rows = rows.sort_by([("number", "ascending"), ("at", "ascending")])
     hours_us = (each["hour_us"] for row in rows["digests"].to_pylist() for each in row)
     since_us = compared_since_us(hours_us, now_us)
     reached: dict[int, int] = {}

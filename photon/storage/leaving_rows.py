@@ -1,0 +1,79 @@
+"""Rows that leave a table of reports, because nobody asks for them any more (protocol D14).
+
+A `Rule` says which stay. Files that have others give way to files without them, in one commit for exactly
+the version that was read: whoever has appended since then wins, and the next pass tries again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from photon.pipeline.location import Location
+from photon.storage.delta import HOOKS, columns_in_files
+from photon.storage.store import ObjectStore, store_of
+
+LEAST_SHARE = 0.1  # of a table's rows: for fewer, no file is written anew
+
+Bools = npt.NDArray[np.bool_]
+AddedRows = Callable[[Location, pa.Table], AddAction]  # writes rows to a file; the entry that adds it
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which rows of a table stay: `stays` is asked with these columns of all rows."""
+
+    columns: Sequence[str]
+    stays: Callable[[pa.Table], Bools]
+
+
+def let_rows_leave(table: DeltaTable, folder: Location, rule: Rule, added: AddedRows) -> int:
+    """Take the rows out that do not stay, if they are many enough; how many. OSError, DeltaError."""
+    store, files = store_of(folder), pa.table(table.get_add_actions())
+    paths, sizes = files["path"].to_pylist(), files["size_bytes"].to_pylist()
+    schema = columns_in_files(table)
+    wanted = pa.schema([schema.field(name) for name in rule.columns])
+    asked = [_read(store, path, wanted) for path in paths]
+    if not asked:
+        return 0
+    stays = rule.stays(pa.concat_tables(asked))
+    leaving = int(np.count_nonzero(~stays))
+    if leaving < max(1.0, LEAST_SHARE * len(stays)):
+        return 0
+    actions: list[AddAction | RemoveAction] = []
+    ends = np.cumsum([each.num_rows for each in asked])
+    for path, size_bytes, stay in zip(paths, sizes, np.split(stays, ends[:-1]), strict=True):
+        if not stay.all():
+            actions.append(RemoveAction(path, True, int(time.time() * 1_000), size_bytes, {}))
+        if stay.any() and not stay.all():
+            actions.append(added(folder, _read(store, path, schema).filter(pa.array(stay))))
+    if not _is_committed(table, actions):
+        store.remove(*(each.path for each in actions if isinstance(each, AddAction)))
+        return 0
+    return leaving
+
+
+def _read(store: ObjectStore, path: str, columns: pa.Schema) -> pa.Table:
+    """These columns of a data file, null where it was written before there were any."""
+    rows = pq.ParquetFile(store.open(path)).read(columns=columns.names)
+    return pa.concat_tables([columns.empty_table(), rows], promote_options="default")
+
+
+def _is_committed(table: DeltaTable, actions: list[AddAction | RemoveAction]) -> bool:
+    once = CommitProperties(max_commit_retries=0)
+    with suppress(CommitFailedError):
+        table.create_write_transaction(
+            actions, "append", table.schema(), commit_properties=once, post_commithook_properties=HOOKS
+        )
+        return True
+    return False
