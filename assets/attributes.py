@@ -33,6 +33,7 @@ PIPELINE_TAG = "photon/pipeline"
 ROLE_TAG = "photon/role"  # names an asset's part in the pipeline, so that people can select all of one role
 Role = Literal["log", "rows", "days", "release", "rest", "report", "upkeep", "health"]
 ROLES: Mapping[str, Role] = {
+    "landing": "log",
     "primary_log": "log",
     "foreign_log": "log",
     "joined_events": "rows",

@@ -44,6 +44,7 @@ def log_specs(served: ServedPipeline) -> list[AssetSpec]:
     return [
         AssetSpec(
             served.asset_key(name),
+            deps=[served.asset_key("landing")] if served.landing else [],
             group_name=served.group_name(),
             description=(
                 f"{what} Each datacenter has a full copy. Other programs write it, as {log.format}; files: "

@@ -61,13 +61,15 @@ def problems_now(at_load: LocationSettings) -> dict[str, str]:
 
 def problems(at_load: LocationSettings, now: LocationSettings) -> Mapping[str, str]:
     """Why files are not served, or not as they are now, by path: a location serves what it has loaded."""
-    loaded = {str(one.pipeline.file): one.datacenters for one in at_load.served}
+    loaded = {str(one.pipeline.file): one for one in at_load.served}
     found = {one.file: str(one) for one in now.not_served}
     for one in now.served:
         if (path := str(one.pipeline.file)) not in loaded:
             found[path] = f"{path} is right now, and not served yet: reload the code location"
-        elif set(loaded[path]) != set(one.datacenters):
+        elif set(loaded[path].datacenters) != set(one.datacenters):
             found[path] = f"{path} has other datacenters than are served: reload the code location"
+        elif loaded[path].landing != one.landing:
+            found[path] = f"{path} has other datacenters with land than are served: reload the code location"
     return found
 
 

@@ -20,6 +20,7 @@ from photon.assets.daily_joins import daily_joins_asset
 from photon.assets.evaluations import evaluation_asset
 from photon.assets.health import health_asset, health_checks
 from photon.assets.joined_events import joined_events_asset
+from photon.assets.landing import landing_asset
 from photon.assets.logs import log_assets
 from photon.assets.pipeline_files import file_checks, pipeline_file_assets
 from photon.assets.releases import release_spec
@@ -34,7 +35,7 @@ from photon.orchestration.closed_days import closed_days_sensor
 from photon.orchestration.complete_hours import complete_hours_sensor
 from photon.orchestration.registry_watcher import registry_sensor
 from photon.orchestration.schedules import asset_job, pruning_schedule, schedules_of
-from photon.orchestration.sensors import logs_sensor, pipeline_files_sensor, shift_sensor
+from photon.orchestration.sensors import LANDING, logs_sensor, pipeline_files_sensor, shift_sensor
 from photon.orchestration.watcher import watcher_sensor
 from photon.resources.environment import LocationSettings, ServedPipeline
 from photon.resources.spark import spark_resource
@@ -80,11 +81,18 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         tags={MAX_RUNTIME_SECONDS_TAG: str(DAYS_MAX_RUNTIME_SECONDS)},
         description="Fills in closed days of a datacenter, or makes their rows again.",
     )
+    landing = define_asset_job(
+        served.job_name(LANDING.job),
+        selection=AssetSelection.assets(served.asset_key(LANDING.asset)),
+        executor_def=IN_ONE_PROCESS,
+        description="Lands one datacenter's topics for some time; its sensor starts it.",
+    )
     asset_works: Sequence[AssetWork] = (*REPORTS, *evaluations_of(served))
     return Definitions(
         assets=with_attributes(
             served,
             [
+                *([landing_asset(served)] if served.landing else []),
                 log_assets(served),
                 *side_table_assets(served),
                 joined_events_asset(served, datacenters),
@@ -100,6 +108,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         ],
         jobs=[
             shift,
+            *([landing] if served.landing else []),
             days,
             *(asset_job(work, served) for work in asset_works),
             *upkeep_jobs(UPKEEP, served),
@@ -110,6 +119,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
             complete_hours_sensor(served),
             *([] if served.pipeline.registry.endpoints == "local" else [registry_sensor(served)]),
             *(shift_sensor(served, name) for name in served.datacenters),
+            *(shift_sensor(served, name, kind=LANDING) for name in served.landing),
             *(closed_days_sensor(served, name) for name in served.datacenters),
         ],
         schedules=schedules_of(served),

@@ -1,14 +1,16 @@
 """Sensors of shifts, of logs and of pipeline files.
 
-Each datacenter has one that carries out every few seconds what `shift_decision` decides. Each pipeline has
-one that observes its logs, and a code location one that tells of pipeline files which are not served.
+Each datacenter has one that carries out every few seconds what `shift_decision` decides, and another one for
+shifts that land its topics, if it has any. Each pipeline has one that observes its logs, and a code location
+one that tells of pipeline files which are not served.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -26,7 +28,8 @@ from dagster import (
 from photon.assets.logs import growths_of, logs_metadata
 from photon.assets.pipeline_files import check_key, evaluation, problems_now
 from photon.dispatcher.refusals import OnHold, check_datacenters
-from photon.dispatcher.shift.growth import growth_of
+from photon.dispatcher.shift.growth import Growth, growth_of
+from photon.dispatcher.shift.landing import landing_lease
 from photon.dispatcher.shift.lease import Lease, LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time, register_of
 from photon.orchestration.kept_instance import KEPT
@@ -41,7 +44,7 @@ from photon.resources.environment import LocationSettings, ServedPipeline
 
 
 def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:
-    """Why people keep a datacenter from running, with what lets it run again; None if they don't.
+    """Why people keep a datacenter from joining, with what lets it join again; None if they don't.
 
     None also while the registry is missing or does not answer: the run says so, and waits.
     """
@@ -64,30 +67,64 @@ REASON_TAG = "photon/why"  # tags a run with the reason why it was launched
 log = logging.getLogger(__name__)
 
 
-def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = None) -> SensorDefinition:
-    """The sensor that keeps a datacenter's shifts going."""
+@dataclass(frozen=True)
+class ShiftKind:
+    """What shifts of a datacenter do: join its logs, or land its topics."""
+
+    job: str
+    asset: str
+    sensor: str
+    does: str
+    lease_in: Callable[[Pipeline, str], Path]  # the folder that says who is at it
+    growth: Callable[[Pipeline, str, int], Growth | None]
+    why_not: Callable[[Pipeline, str], str | None]  # to launch one now
+
+
+def _why_not_to_land(pipeline: Pipeline, datacenter: str) -> str | None:
+    """A hold keeps nobody from landing, for the broker removes messages all the same."""
+    if pipeline.datacenters[datacenter].land:
+        return None
+    return f"{pipeline.file} has nothing to land in {datacenter} any more: reload the code location"
+
+
+JOINING = ShiftKind(
+    "shift",
+    "joined_events",
+    "sensor",
+    "shifts",
+    lambda pipeline, name: pipeline.datacenters[name].state,
+    growth_of,
+    why_not_to_run,
+)
+LANDING = ShiftKind("land", "landing", "landing", "landing", landing_lease, lambda *_: None, _why_not_to_land)
+
+
+def shift_sensor(
+    served: ServedPipeline, datacenter: str, clock: Clock | None = None, kind: ShiftKind = JOINING
+) -> SensorDefinition:
+    """The sensor that keeps a datacenter's shifts of a kind going."""
     clock = clock or SystemClock()
 
     @sensor(
-        name=dagster_name(served.pipeline.name, datacenter, "sensor"),
-        job_name=served.job_name("shift"),
+        name=dagster_name(served.pipeline.name, datacenter, kind.sensor),
+        job_name=served.job_name(kind.job),
         minimum_interval_seconds=TICK_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
-        description=f"Starts, replaces and relieves the shifts of datacenter {datacenter}.",
+        description=f"Starts, replaces and relieves the {kind.does} of datacenter {datacenter}.",
     )
     def shifts(context: SensorEvaluationContext) -> SensorResult:
         pipeline = served.load()
-        runs = ShiftRuns(KEPT.of(context), served, datacenter)
+        runs = ShiftRuns(KEPT.of(context), served, datacenter, kind.job, kind.asset)
         before = context.cursor or ""
         unresponsive_since_us = int(before) if before.isdecimal() else None  # else of an earlier format
-        found = _look(pipeline, datacenter, runs, clock.now_us(), unresponsive_since_us)
+        found = _look(pipeline, datacenter, kind, runs, clock.now_us(), unresponsive_since_us)
         decision = decide(found, pipeline.shift)
         if decision.launch:  # most ticks launch none: only before one the last runs are read, for a backoff
             found = replace(found, past_runs=runs.past())
             decision = decide(found, pipeline.shift)
-        if decision.launch and (why := why_not_to_run(pipeline, datacenter)) is not None:
+        if decision.launch and (why := kind.why_not(pipeline, datacenter)) is not None:
             decision = replace(decision, launch=False, reason=why)
-        _carry_out(decision, found, runs, pipeline.datacenters[datacenter].state)
+        _carry_out(decision, found, runs, kind.lease_in(pipeline, datacenter))
         request = RunRequest(partition_key=datacenter, tags={REASON_TAG: decision.reason})
         return SensorResult(
             run_requests=[request] if decision.launch else [],
@@ -99,20 +136,25 @@ def shift_sensor(served: ServedPipeline, datacenter: str, clock: Clock | None = 
 
 
 def _look(
-    pipeline: Pipeline, datacenter: str, runs: ShiftRuns, now_us: int, unresponsive_since_us: int | None
+    pipeline: Pipeline,
+    datacenter: str,
+    kind: ShiftKind,
+    runs: ShiftRuns,
+    now_us: int,
+    unresponsive_since_us: int | None,
 ) -> Snapshot:
     # Runs first: a run that takes the lease in between is then seen with it, not as one that lost it.
     in_progress = runs.in_progress()
-    status = lease_status_of(pipeline.datacenters[datacenter].state)
+    status = lease_status_of(kind.lease_in(pipeline, datacenter))
     is_ours = status.lease is not None and runs.has(status.lease.run)
-    growth = growth_of(pipeline, datacenter, now_us)
+    growth = kind.growth(pipeline, datacenter, now_us)
     return Snapshot(now_us, growth, status, in_progress, (), is_ours, unresponsive_since_us)
 
 
-def _carry_out(decision: Decision, found: Snapshot, runs: ShiftRuns, state: Path) -> None:
+def _carry_out(decision: Decision, found: Snapshot, runs: ShiftRuns, folder: Path) -> None:
     """Kill first: a run whose hung process lives on after all is left as it is."""
     hung = decision.kill
-    spared = hung.run if hung is not None and not _kill_hung(hung, found.lease_status, state) else None
+    spared = hung.run if hung is not None and not _kill_hung(hung, found.lease_status, folder) else None
     lease = found.lease_status.lease
     for run in decision.fail:
         if run.run_id == spared:
@@ -125,9 +167,9 @@ def _carry_out(decision: Decision, found: Snapshot, runs: ShiftRuns, state: Path
         runs.fail(run, terminate)
 
 
-def _kill_hung(lease: Lease, found: LeaseStatus, state: Path) -> bool:
+def _kill_hung(lease: Lease, found: LeaseStatus, folder: Path) -> bool:
     """Kill the process if it still has the lock and gave no heartbeat since; whether it is dead."""
-    now = lease_status_of(state)
+    now = lease_status_of(folder)
     if not now.is_locked:
         return True
     return (now.lease, now.beat_us) == (lease, found.beat_us) and _kill_process(lease)

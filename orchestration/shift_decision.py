@@ -1,4 +1,4 @@
-"""Decide about one datacenter's shifts: a pure function of what a tick of its sensor finds."""
+"""Decide about one datacenter's shifts, of joins or of landing: a pure function of what a tick finds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Snapshot:
     """A datacenter and its runs, as one tick of the sensor finds them."""
 
     now_us: int
-    growth: Growth
+    growth: Growth | None  # None: its shifts land, for which there always is work
     lease_status: LeaseStatus
     runs: tuple[ActiveRun, ...] = ()
     past_runs: tuple[PastRun, ...] = ()  # the latest first; they keep a launch back, and bring none about
@@ -94,7 +94,7 @@ def decide(found: Snapshot, shift: Shift) -> Decision:
     in_progress = [run for run, failure in judged if failure is None]
     failed_now = [PastRun(True, run.since_us, found.now_us) for run, failure in judged if failure is not None]
     # Batches that end while another process has the lock are not those of a successor that fails.
-    joined_us = 0 if held else found.growth.state.ended_us
+    joined_us = 0 if held or found.growth is None else found.growth.state.ended_us
     wait = _why_wait(found, shift, held, in_progress) or _backoff(
         [*failed_now, *found.past_runs], joined_us, found.now_us
     )
@@ -168,7 +168,7 @@ def _why_wait(found: Snapshot, shift: Shift, held: bool, in_progress: Sequence[A
     coming = [run for run in in_progress if lease is None or lease.run != run.run_id]
     if coming:
         return f"run {coming[0].run_id[:8]} is {coming[0].status.value.lower()}"
-    if held:
+    if held or growth is None:
         return None
     if not growth.files and not growth.due:
         return "; ".join(["no log files", *growth.problems])
@@ -183,6 +183,7 @@ def _why_leave_alone(found: Snapshot, shift: Shift, lease: Lease | None) -> str 
         return "another process has the lock, and its lease can't be read"
     what = f"run {lease.run[:8]}" if lease.run else "a join by command"
     who = f"{what}, process {lease.process} on {lease.host},"
+    waits = f", and waits: {lease.waits_for}" if lease.waits_for else ""
     if not _is_live(found, shift):
         seconds = _seconds(found.now_us - found.lease_status.beat_us)
         ours = _unresponsive(found, shift) is not None
@@ -194,7 +195,7 @@ def _why_leave_alone(found: Snapshot, shift: Shift, lease: Lease | None) -> str 
         return f"{who} runs this datacenter; stop it to let Dagster run it"
     left_seconds = _seconds(lease.ends_us - found.now_us)
     lead_seconds = min(LEAD_SECONDS, shift.length.total_seconds() / 2)
-    return f"{who} runs it, for {left_seconds} s more" if left_seconds > lead_seconds else None
+    return f"{who} runs it, for {left_seconds} s more{waits}" if left_seconds > lead_seconds else None
 
 
 def _backoff(past_runs: Sequence[PastRun], joined_us: int, now_us: int) -> str | None:
@@ -219,6 +220,8 @@ def _why_launch(found: Snapshot, held: bool, fail: Sequence[RunToFail]) -> str:
         return "this datacenter was never run"
     if lease.released_us is None:
         return f"the process {lease.process} of the last shift is gone"
+    if growth is None:
+        return "the last shift is over"
     if lease.idle_seen is None:
         return "the last shift left before all was done"
     return (

@@ -1,4 +1,4 @@
-"""Dagster's runs that shift one datacenter: by the sensor's job, or by hand from the asset graph."""
+"""Dagster's runs that shift one datacenter, its joins or its landing: by the sensor's job, or by hand."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ MOST_PAST_RUNS = 40
 
 
 class ShiftRuns:
-    """The runs that shift one datacenter of one pipeline."""
+    """The runs of a job, or of its asset from the asset graph, for one datacenter of one pipeline."""
 
-    def __init__(self, instance: DagsterInstance, served: ServedPipeline, datacenter: str) -> None:
+    def __init__(
+        self,
+        instance: DagsterInstance,
+        served: ServedPipeline,
+        datacenter: str,
+        job: str = "shift",
+        asset: str = "joined_events",
+    ) -> None:
         self._instance = instance
-        self._job_name = served.job_name("shift")
-        self._asset = served.asset_key("joined_events")
+        self._job_name = served.job_name(job)
+        self._asset = served.asset_key(asset)
         self._datacenter = datacenter
 
     def in_progress(self) -> tuple[ActiveRun, ...]:

@@ -42,6 +42,11 @@ class ServedPipeline:
         """The pipeline's name as Dagster can write it."""
         return dagster_name(self.pipeline.name)
 
+    @property
+    def landing(self) -> tuple[str, ...]:
+        """Those of its datacenters whose logs are landed."""
+        return tuple(name for name in self.datacenters if self.pipeline.datacenters[name].land)
+
     def load(self) -> Pipeline:
         """The pipeline as its file says now, which may have changed since; PipelineError."""
         return load_pipeline(self.pipeline.file)

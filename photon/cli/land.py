@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,9 @@ import click
 from photon.cli.ending import fail
 from photon.cli.output import chosen, expected_errors, log_to_stderr, pipeline_argument
 from photon.process.errors import NOT_DONE, WRONG_USAGE
-from photon.process.extras import need_extra
 from photon.process.operating_system import handled_by
 
 if TYPE_CHECKING:
-    from photon.landing.service import Landing, TopicToLand
     from photon.pipeline.file import Pipeline
 
 
@@ -34,52 +31,29 @@ def land(pipeline_file: Path, datacenter: str | None, complete: bool) -> None:
     """
     log_to_stderr()
     with expected_errors(pipeline_file):
-        from photon.landing.service import Landing
+        from photon.landing.sources import land_all, landings_of
         from photon.pipeline.file import load_pipeline
-        from photon.process.clock import SystemClock
 
         pipeline = load_pipeline(pipeline_file)
-        topics = topics_of(pipeline, chosen(pipeline, datacenter))
-        if not topics:
+        landings = landings_of(pipeline, chosen(pipeline, datacenter), complete)
+        if not landings:
             fail(
                 f"no datacenter of {pipeline.typed} has a topic to land (datacenters.NAME.land)", WRONG_USAGE
             )
-        landing = Landing(topics, SystemClock(), complete)
-        with handled_by(lambda *_: landing.stopped.set(), signal.SIGTERM, signal.SIGINT):
-            landing.run()
-        _refuse_losses(landing)
+        with handled_by(lambda *_: landings[0].stopped.set(), signal.SIGTERM, signal.SIGINT):
+            not_landed = land_all(landings)
+        if complete:
+            _end_with(not_landed)
 
 
 def land_first(pipeline: Pipeline, names: list[str], stop_requested: Callable[[], bool]) -> None:
     """Land what is in the topics of these datacenters now, if they have any, before a complete join."""
-    from photon.landing.service import Landing
-    from photon.process.clock import SystemClock
+    from photon.landing.sources import land_all, landings_of
 
-    if topics := topics_of(pipeline, names):
-        landing = Landing(topics, SystemClock(), complete=True, stop_requested=stop_requested)
-        landing.run()
-        _refuse_losses(landing)
+    _end_with(land_all(landings_of(pipeline, names, complete=True, stop_requested=stop_requested)))
 
 
-def _refuse_losses(landing: Landing) -> None:
-    """End the command if a partition stands still: what is in it is not landed."""
-    if landing.complete and landing.not_landed:
-        fail("; ".join(landing.not_landed), NOT_DONE)
-
-
-def topics_of(pipeline: Pipeline, names: list[str]) -> list[TopicToLand]:
-    """The topics that these datacenters land."""
-    if not any(pipeline.datacenters[name].land for name in names):
-        return []
-    need_extra("kafka")
-    from photon.landing.kafka import KafkaTopic
-    from photon.landing.service import TopicToLand
-
-    found = []
-    for name in names:
-        place = pipeline.datacenters[name]
-        for one in place.land:
-            assert isinstance(place.logs, Path), "the pipeline file refuses others"
-            connect = partial(KafkaTopic, one.kafka.servers, one.kafka.topic, one.kafka.settings)
-            found.append(TopicToLand(one.kafka.topic, place.logs / one.into, connect))
-    return found
+def _end_with(not_landed: list[str]) -> None:
+    """End the command if something stands still: what is in it is not landed."""
+    if not_landed:
+        fail("; ".join(not_landed), NOT_DONE)

@@ -327,7 +327,7 @@ def gather(
         foreign_commits=look_at_foreign_commits(pipeline, datacenter, decisions.retired),
         unmatched=look_at_unmatched(pipeline, datacenter, decisions, view, now_us) if asks_lake else None,
         feed=look_at_feed(pipeline, datacenter) if asks_lake else None,
-        landing=look_at_landing(pipeline, datacenter),
+        landing=look_at_landing(pipeline, datacenter, now_us),
         full=" and ".join(filter(None, (without_room(folder, *_of_registry(pipeline)), tables.full))),
         overdue=_overdue(pipeline, datacenter, view),
     )

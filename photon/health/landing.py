@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from photon.dispatcher.landed_logs import BELIEVED_US
+from photon.dispatcher.shift.landing import landing_lease
+from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
 from photon.health.verdict import Verdict, level_after, passing
-from photon.landing.marker import Marker, MarkerDamaged, read_marker
+from photon.landing.marker import Landed, Marker, MarkerDamaged, read_marker
 from photon.pipeline.file import Pipeline, dagster_name
 from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS
@@ -14,6 +19,9 @@ from photon.process.pace import span
 from photon.process.readable import counted
 
 MOST_LOSSES_NAMED = 3
+MOST_BEHIND_NAMED = 3  # partitions in one sentence: a topic may have hundreds
+MOST_PARTS = 64  # that have a number of their own; what those behind them lack is added up
+OTHER_PARTS = "others"
 
 
 @dataclass(frozen=True)
@@ -24,52 +32,120 @@ class LandingSeen:
     into: str
     marker: Marker | None = None
     problem: str = ""
+    looked_us: int = 0
+    shift: LeaseStatus = field(default_factory=LeaseStatus)  # Dagster's that lands it, or did last
+
+    @property
+    def source(self) -> str:
+        """What is landed, for people."""
+        return f"topic {self.topic}"
+
+    @property
+    def _partitions(self) -> Mapping[int, Landed]:
+        return {} if self.marker is None else self.marker.partitions
 
     @property
     def lag(self) -> int | None:
         """Messages that are not landed; None: of some partition nobody knows."""
+        lags = [landed.lag for landed in self._partitions.values()]
+        return None if self.marker is None or None in lags else sum(lag for lag in lags if lag is not None)
+
+    @property
+    def behind_us(self) -> int | None:
+        """For how long at most what was acknowledged is not landed; None: nobody knows."""
         if self.marker is None:
             return None
-        lags = [landed.lag for landed in self.marker.partitions.values()]
-        return None if None in lags else sum(lag for lag in lags if lag is not None)
+        is_believed = abs(self.looked_us - self.marker.said_us) <= BELIEVED_US
+        behind = [one for one in self._partitions.values() if one.lag != 0 or not is_believed]
+        since = [one.reached_us for one in behind]
+        known = [max(0, self.looked_us - reached_us) for reached_us in since if reached_us is not None]
+        return None if len(known) < len(since) else max(known, default=0)
+
+    @property
+    def silent_us(self) -> int | None:
+        """For how long nobody has said how far it is; None: nobody ever has."""
+        return None if self.marker is None else max(0, self.looked_us - self.marker.said_us)
+
+    @property
+    def losses(self) -> int:
+        """How many losses nobody has acknowledged; each has a partition stand still."""
+        return 0 if self.marker is None else len(self.marker.open_losses)
+
+    @property
+    def lag_by_part(self) -> Mapping[str, int]:
+        """The same as `lag` by partition, where it is known, in a bounded number of them."""
+        found = dict[str, int]()
+        for number, landed in self._partitions.items():
+            part = str(number) if number < MOST_PARTS else OTHER_PARTS
+            if landed.lag is not None:
+                found[part] = found.get(part, 0) + landed.lag
+        return found
 
     @property
     def current_files(self) -> frozenset[str]:
         """The files, below the logs folder, to which lines are still appended."""
-        landed = () if self.marker is None else self.marker.partitions.values()
+        landed = self._partitions.values()
         return frozenset(f"{self.into}/{one.file}" for one in landed if one.file is not None)
 
     def sentence(self) -> str:
         """How far the topic is landed, for people."""
         if self.marker is None:
-            return f"waits for topic {self.topic}: {self.problem or 'nobody has landed it yet'}"
-        count, lag = counted(len(self.marker.partitions), "partition"), self.lag
-        behind = "nobody knows how many messages wait" if lag is None else f"{lag:,} offsets wait"
-        return f"lands topic {self.topic} ({count}): {behind}"
+            return f"waits for {self.source}: {self.problem or 'nobody has landed it yet'}"
+        count, lag, behind_us = counted(len(self._partitions), "partition"), self.lag, self.behind_us
+        said = ["nobody knows how many messages wait" if lag is None else f"{lag:,} offsets wait"]
+        said[0] += f", {span(behind_us / MICROSECONDS)} behind" if behind_us else ""
+        if lag and len(self._partitions) > 1:
+            said.append(f"most in {self._most_behind()}")
+        if unknown := sum(one.lag is None for one in self._partitions.values()):
+            said.append(f"the end of {counted(unknown, 'partition')} is not known")
+        if self.losses:
+            said.append(f"{counted(self.losses, 'partition', 'stand')} still until the loss is acknowledged")
+        return f"lands {self.source} ({count}): {'; '.join([*said, *filter(None, [self.marker.problem])])}"
+
+    def _most_behind(self) -> str:
+        lags = sorted(((one.lag or 0, -number) for number, one in self._partitions.items()), reverse=True)
+        return ", ".join(f"{-number} ({lag:,})" for lag, number in lags[:MOST_BEHIND_NAMED] if lag)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What status and the live page tell."""
+        behind_us = self.behind_us
+        return {
+            "source": self.source,
+            "lag": self.lag,
+            "behind_seconds": None if behind_us is None else behind_us / MICROSECONDS,
+            "losses": self.losses,
+            "says": self.sentence(),
+        }
+
+    def start(self, pipeline: Pipeline, datacenter: str) -> str:
+        """What to do so that somebody lands it."""
+        if self.shift.lease is not None and self.shift.lease.run:
+            return f"let it run: Dagster's sensor of the landing of {datacenter} has to be on"
+        return f"let it run: photon land {pipeline.typed} -d {datacenter}"
 
 
-def look_at_landing(pipeline: Pipeline, datacenter: str) -> tuple[LandingSeen, ...]:
+def look_at_landing(pipeline: Pipeline, datacenter: str, now_us: int) -> tuple[LandingSeen, ...]:
     """The topics that a datacenter lands."""
     place = pipeline.datacenters[datacenter]
-    if isinstance(place.logs, S3Folder):
+    if isinstance(place.logs, S3Folder) or not place.land:
         return ()
-    found = []
+    found, shift = [], lease_status_of(landing_lease(pipeline, datacenter))
     for one in place.land:
-        seen = LandingSeen(one.kafka.topic, one.into)
+        marker, problem = None, ""
         try:
-            seen = LandingSeen(one.kafka.topic, one.into, read_marker(place.logs / one.into))
+            marker = read_marker(place.logs / one.into)
         except (MarkerDamaged, FormatTooNew, OSError) as error:
-            seen = LandingSeen(one.kafka.topic, one.into, problem=str(error))
-        found.append(seen)
+            problem = str(error)
+        found.append(LandingSeen(one.kafka.topic, one.into, marker, problem, now_us, shift))
     return tuple(found)
 
 
 def judge_landing(name: str, seen: LandingSeen, now_us: int, pipeline: Pipeline) -> Verdict | None:
     """The verdict on a topic that is not landed, or that has lost messages; None: it is well."""
-    start = f"let it run: photon land {pipeline.typed} -d {name}"
-    topic, marker = f"topic {seen.topic}", seen.marker
+    start, topic, marker = seen.start(pipeline, name), seen.source, seen.marker
+    ended_by = f"; its last shift ended: {seen.shift.ended_by}" if seen.shift.ended_by else ""
     if marker is None:
-        return passing("warn", f"{name} {seen.sentence()}", start, f"waits for {topic}")
+        return passing("warn", f"{name} {seen.sentence()}{ended_by}", start, f"waits for {topic}")
     if marker.open_losses:
         first = "; ".join(loss.sentence() for loss in marker.open_losses[:MOST_LOSSES_NAMED])
         beyond = len(marker.open_losses) - MOST_LOSSES_NAMED
@@ -85,7 +161,7 @@ def judge_landing(name: str, seen: LandingSeen, now_us: int, pipeline: Pipeline)
         )
     silent_us = now_us - marker.said_us
     if (level := level_after(silent_us, pipeline.health.lag)) != "ok":
-        says = f"{name}: {topic} was not landed for {span(silent_us / MICROSECONDS)}"
+        says = f"{name}: {topic} was not landed for {span(silent_us / MICROSECONDS)}{ended_by}"
         return Verdict(level, says, start, f"does not land {topic}")
     if marker.problem:
         remedy = "as that says; it is tried again by itself"

@@ -145,6 +145,7 @@ class DatacenterStatus:
             "primary": asdict(self.primary),
             "foreign": asdict(self.foreign),
             "stages": asdict(self.stages),
+            "landing": [one.as_dict() for one in facts.landing],
             "unmatched": facts.unmatched.as_dict() if facts.unmatched else None,
             "completeness": asdict(self.completeness) if self.completeness else None,
             "release": _release_told(self.release),

@@ -60,6 +60,7 @@ class Landed:
     end_offset: int | None = None  # when last asked: behind the last message, an open transaction's too
     stable_end_offset: int | None = None  # up to where messages are given
     at_end: AtEnd | None = None
+    reached_us: int | None = None  # all that it had as of this moment is landed, whatever came since
     stopped_by: str | None = None  # the loss that has to be acknowledged before it goes on
 
     @property

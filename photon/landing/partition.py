@@ -40,6 +40,7 @@ class Partition:
     diverges_at: int | None = None
     end: Offsets | None = None
     at_end: AtEnd | None = None
+    reached_us: int | None = None
     asked_next: int = 0  # `next_offset` when the broker was asked last
     sure_next: int = 0  # the same of the last answer that knew the topic
     _quiet_since_us: int | None = None  # by the clock that nobody sets
@@ -54,9 +55,9 @@ class Partition:
         if where.overlap is not None and landed is not None:
             partition.next_offset, partition.read_offset = landed.next_offset, landed.read_offset
             partition.leader_epoch, partition.marked_bytes = landed.leader_epoch, landed.file_bytes
-            partition.last = landed.last
+            partition.last, partition.reached_us = landed.last, landed.reached_us
         elif landed is not None and where.offset == landed.read_offset:
-            partition.next_offset = landed.next_offset
+            partition.next_offset, partition.reached_us = landed.next_offset, landed.reached_us
         partition.sure_next = partition.asked_next = partition.next_offset
         for other in files_of(folder, number):
             if where.file != other:
@@ -139,7 +140,7 @@ class Partition:
         if self._quiet_since_us is None:
             self._quiet_since_us = as_of_elapsed_us
         quiet_us = max(0, as_of_elapsed_us - self._quiet_since_us)
-        self.at_end = AtEnd(as_of_us, as_of_elapsed_us, quiet_us)
+        self.at_end, self.reached_us = AtEnd(as_of_us, as_of_elapsed_us, quiet_us), as_of_us
 
     def is_quiet_no_more(self) -> None:
         """Begin its silence anew: a clock was set."""
@@ -157,7 +158,7 @@ class Partition:
             self.file.close()
             end_last_line(self.folder / str(self.file.name))
         self.file, self.last, self.overlap = None, None, None
-        self.stopped_by, self.at_end, self.leader_epoch = None, None, None
+        self.stopped_by, self.at_end, self.reached_us, self.leader_epoch = None, None, None, None
         self.topic_id, self.is_unreadable, self.diverges_at = topic_id, False, None
         self.next_offset = self.read_offset = self.sure_next = self.asked_next = offset
 
@@ -199,5 +200,6 @@ class Partition:
             end_offset=None if self.end is None else self.end.end,
             stable_end_offset=None if self.end is None else self.end.stable_end,
             at_end=self.at_end,
+            reached_us=self.reached_us,
             stopped_by=self.stopped_by,
         )

@@ -8,14 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from photon.landing.lander import Lander, ask
 from photon.landing.marker import ASIDE, read_marker
 from photon.landing.partition_file import LandedAlready
 from photon.landing.topic import BrokerSilent, Offsets, Topic, TopicRefused
+from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 from photon.process.errors import UserError
+from photon.process.extras import need_extra
 from photon.process.mounts import file_system_of, is_of_network, mounts_here
 from photon.process.operating_system import HeldByAnother, boot_id, held_alone
 from photon.storage.full_disks import is_without_room
@@ -40,16 +43,38 @@ class TopicToLand:
     connect: Callable[[], Topic]
 
 
+def topics_of(pipeline: Pipeline, names: Sequence[str]) -> list[TopicToLand]:
+    """The topics that these datacenters land. ExtraMissing without a client of Kafka, where there are any."""
+    if not any(pipeline.datacenters[name].land for name in names):
+        return []
+    need_extra("kafka")
+    from photon.landing.kafka import KafkaTopic  # late: of an extra
+
+    found = []
+    for name in names:
+        place = pipeline.datacenters[name]
+        for one in place.land:
+            assert isinstance(place.logs, Path), "the pipeline file refuses others"
+            connect = partial(KafkaTopic, one.kafka.servers, one.kafka.topic, one.kafka.settings)
+            found.append(TopicToLand(one.kafka.topic, place.logs / one.into, connect))
+    return found
+
+
 @dataclass
 class Landing:
-    """Lands topics until it is stopped; with `complete` until all that is there now is landed."""
+    """Lands topics until it is stopped; with `complete` until all that is there now is landed.
+
+    `is_patient`: it waits for a folder into which another process lands, and then goes on there.
+    """
 
     topics: Sequence[TopicToLand]
     clock: Clock
     complete: bool = False
+    is_patient: bool = False
     stop_requested: Callable[[], bool] = lambda: False
     stopped: threading.Event = field(default_factory=threading.Event)
     not_landed: list[str] = field(default_factory=list)  # losses that somebody has to acknowledge first
+    held: dict[str, str] = field(default_factory=dict)  # topics that wait for another process, and for which
 
     def run(self) -> None:
         """Land. What ends one topic ends all: UserError, OSError."""
@@ -65,16 +90,19 @@ class Landing:
         try:
             _refuse_network(topic.folder)
             with closing(topic.connect()) as connected:
-                self._land_alone(topic, connected)
+                while not self._land_alone(topic, connected):
+                    self.stopped.wait(RETRY_SECONDS)
         except BaseException:
             self.stopped.set()
             raise
 
-    def _land_alone(self, topic: TopicToLand, connected: Topic) -> None:
+    def _land_alone(self, topic: TopicToLand, connected: Topic) -> bool:
+        """Land until it is over; False if another process lands there."""
         lock = topic.folder / ASIDE / LOCK
         try:
             # Protocol K2; each file is locked too, as the lock may be removed.
             with held_alone(lock), ThreadPoolExecutor(1, "ask") as asker:
+                self.held.pop(topic.name, None)
                 remove_abandoned(lock.parent)
                 inode = lock.stat().st_ino
                 while not self._land_once(topic, connected, asker, lock, inode):
@@ -82,11 +110,13 @@ class Landing:
         except HeldByAnother as error:
             if self.complete:
                 self._wait_for_another(topic, connected)
-                return
-            raise LandedAlready(
-                f"{topic.folder}: process {error.process or 'another'} lands into it already: end it, "
-                "or name another folder (into:)"
-            ) from None
+                return True
+            says = f"{topic.folder}: process {error.process or 'another'} lands into it already: end it"
+            if not self.is_patient:
+                raise LandedAlready(f"{says}, or name another folder (into:)") from None
+            self.held[topic.name] = says
+            return self._is_stopped()
+        return True
 
     def _land_once(
         self, topic: TopicToLand, connected: Topic, asker: ThreadPoolExecutor, lock: Path, inode: int

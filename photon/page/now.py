@@ -145,6 +145,7 @@ def told(one: DatacenterStatus, typed_file: str, offered: Offered) -> dict[str, 
         "unjudged": one.unjudged,
         "verdicts": verdicts_told(verdicts, offered),
         "classes": one.counts,
+        "landing": [seen.sentence() for seen in one.facts.landing],
         "release": one.as_dict()["release"],
         "problem": "",
     }
@@ -160,6 +161,7 @@ def not_told(name: str, error: Exception) -> dict[str, Any]:
         "unjudged": {},
         "verdicts": [],
         "classes": {},
+        "landing": [],
         "release": None,
     }
     return {"name": name, **nothing, "problem": str(error)}

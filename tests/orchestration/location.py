@@ -14,7 +14,7 @@ from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from examples.demo.traffic import Traffic
 from photon.orchestration.code_location import build_defs
-from photon.orchestration.sensors import shift_sensor
+from photon.orchestration.sensors import JOINING, ShiftKind, shift_sensor
 from photon.process.clock import SystemClock
 from photon.resources.environment import LocationSettings, ServedPipeline, location_settings
 from tests.support.manual_clock import ManualClock
@@ -43,13 +43,17 @@ class Location:
         more: str = "",
         start_us: int | None = None,
         instance: DagsterInstance | None = None,
+        land: str = "",
     ) -> None:
+        """`land`: what the first datacenter lands, as its key says it."""
         self.folder = folder
         self._instance = instance
         start_us = SystemClock().now_us() - 3_000_000 if start_us is None else start_us
         self.traffic = Traffic(1, datacenters, duration_seconds=2, start_us=start_us)
         self.traffic.write_all(folder)
-        self.file = self.traffic.write_pipeline(folder, name, more)
+        self.file = self.traffic.write_pipeline(folder, name, more, {datacenters[0]: land})
+        if land:
+            self.file.write_text(self.file.read_text().replace("/**/", "/*/"))
         self.settings: LocationSettings = location_settings({"PHOTON_PIPELINES": str(self.file)})
         self.served: ServedPipeline = self.settings.served[0]
         self.pipeline = self.served.pipeline
@@ -66,15 +70,22 @@ class Location:
     def state(self, datacenter: str = "east") -> Path:
         return self.pipeline.datacenters[datacenter].state
 
-    def tick(self, datacenter: str = "east", cursor: str | None = None) -> SensorExecutionData:
+    def tick(
+        self, datacenter: str = "east", cursor: str | None = None, kind: ShiftKind = JOINING
+    ) -> SensorExecutionData:
         """Evaluate the sensor of a datacenter now, with all that it does to runs and processes."""
         context = build_sensor_context(self.instance, cursor, definitions=self.defs)
-        return shift_sensor(self.served, datacenter, self.clock).evaluate_tick(context)
+        return shift_sensor(self.served, datacenter, self.clock, kind).evaluate_tick(context)
 
-    def run(self, datacenter: str = "east", status: DagsterRunStatus = DagsterRunStatus.STARTED) -> str:
-        """Store a run of the shift job as Dagster does, and return its id."""
+    def run(
+        self,
+        datacenter: str = "east",
+        status: DagsterRunStatus = DagsterRunStatus.STARTED,
+        kind: ShiftKind = JOINING,
+    ) -> str:
+        """Store a run of a job of shifts as Dagster does, and return its id."""
         run = self.instance.create_run_for_job(
-            self.defs.resolve_job_def(self.job),
+            self.defs.resolve_job_def(self.served.job_name(kind.job)),
             run_id=str(uuid.uuid4()),
             status=status,
             tags={"dagster/partition": datacenter},
@@ -82,9 +93,11 @@ class Location:
         return run.run_id
 
     @contextlib.contextmanager
-    def holder(self, run_id: str, datacenter: str = "east") -> Iterator[subprocess.Popen[str]]:
+    def holder(
+        self, run_id: str, datacenter: str = "east", kind: ShiftKind = JOINING
+    ) -> Iterator[subprocess.Popen[str]]:
         """A process that has the datacenter's lock in the name of a run."""
-        command = [sys.executable, "-c", HOLDER, str(self.state(datacenter)), run_id]
+        command = [sys.executable, "-c", HOLDER, str(kind.lease_in(self.pipeline, datacenter)), run_id]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

@@ -44,11 +44,13 @@ EVERYTHING = """\
 registry: {keep_days: 30, endpoints: [{url: http://a}, {url: http://b}, {url: http://c}]}
 unmatched: {}
 """
+LAND = 'land: [{kafka: {servers: "k:9092", topic: clicks}, into: clicks}]'
 
 
 def served(folder: Path, **more: str) -> LocationSettings:
     """The settings of a location that serves a pipeline of two datacenters."""
-    file = Traffic(1).write_pipeline(folder / "search-clicks", "search-clicks", EVERYTHING)
+    file = Traffic(1).write_pipeline(folder / "search-clicks", "search-clicks", EVERYTHING, {"east": LAND})
+    file.write_text(file.read_text().replace("/**/", "/*/"))
     return location_settings({"PHOTON_PIPELINES": str(file), **more})
 
 

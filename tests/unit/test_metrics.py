@@ -15,6 +15,7 @@ from photon.dispatcher.shift.measured import ShiftMeasures
 from photon.dispatcher.shift.people import Decisions
 from photon.health.facts import PastVerification
 from photon.health.metrics.families import budget_families, families
+from photon.health.metrics.landing_families import landing_families
 from photon.health.metrics.serving import PipelineCollector, page_of, serving
 from photon.health.metrics.shift_families import shift_families
 from photon.health.stages import Orders, PlannedWork, Stages
@@ -213,6 +214,7 @@ def test_the_metrics_that_the_operations_guide_names_are_there_with_their_labels
     every = [
         *families({"east": status()}),
         *budget_families({}),
+        *landing_families({}),
         *shift_families({"east": measured}),
     ]
     assert len(named) > 10

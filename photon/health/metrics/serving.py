@@ -15,6 +15,7 @@ from photon.dispatcher.shift.measured import measured_in
 from photon.dispatcher.shift.people import decisions_in_time
 from photon.health.judge import Judge
 from photon.health.metrics.families import budget_families, families
+from photon.health.metrics.landing_families import landing_families
 from photon.health.metrics.shift_families import shift_families
 from photon.health.status import DatacenterStatus, status_of
 from photon.pipeline.file import Pipeline
@@ -51,6 +52,7 @@ class PipelineCollector(Collector):
         measured = {name: one for name, state in states.items() if (one := measured_in(state)) is not None}
         yield from families(found)
         yield from budget_families(self._newest_budgets(known))
+        yield from landing_families(known)
         yield from shift_families(measured)
 
     def statuses(self) -> dict[str, DatacenterStatus | Exception]:

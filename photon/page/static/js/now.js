@@ -71,6 +71,7 @@ function card(one, index, nowUs, history) {
     one.activity === "on hold" ? onHold(one, history?.strips[one.name]) : null,
     verdictList(brokenIn(one.verdicts)),
     numbers(one, nowUs),
+    one.landing?.length ? el("ul", { class: "landing quiet", "aria-label": "Landing" }, one.landing.map((says) => el("li", {}, says))) : null,
     strip(history?.strips[one.name], history?.to_us ?? nowUs),
     budget(history?.budget[one.name]),
     kept(one.verdicts, one.unjudged),
