@@ -123,13 +123,15 @@ docs: setup
 
 # These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
-# Three processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
+# Four processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
 # servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
-BY_FILE = $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages
+BY_FILE = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages
 FOLDERS = tests/services tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/registry \
   tests/releases tests/feed tests/landing tests/unit
 # Each process looks through all tests first, which takes 20 s of a core; through the files that have slow ones, 10.
 SLOW_FILES = $(shell grep -rlE 'mark\.(slow|services)' $(FOLDERS) --include='test_*.py' --exclude-dir outages)
+# A file with tests of make test that were skipped, one a line, and now have their programs.
+AGAIN ?= /dev/null
 
 # Tests without their program are skipped. All stages add them to one file, which the end of a run tells.
 SKIPPED := $(CURDIR)/$(BIN)/skipped-tests
@@ -148,7 +150,8 @@ none-skipped:
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
 # process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
 test-all: none-skipped setup dynoxide dynamodb-local kafka
-	$(BY_FILE) $(SLOW_FILES) -m "(slow or services) and not (long or browser)"
+	PHOTON_TESTS_AGAIN=$(AGAIN) $(BY_FILE) $(SLOW_FILES) $(shell cut -d: -f1 $(AGAIN) | sort -u) \
+	  -m "again or ((slow or services) and not (long or browser))"
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "not long" tests/e2e/outages
 	$(TELL_SKIPPED)
@@ -173,10 +176,10 @@ soak: dynoxide
 soak-outages: dynoxide
 	$(BIN)/python -m tests.e2e.outages.drive --kills 200
 
-# These write thousands of small tables. In memory, and with one thread of delta-rs, they take four fifths of the
-# time; 4 GB must be free there (a container often has 64 MB).
-test test-fast: export TOKIO_WORKER_THREADS := 1
-test test-fast: export TMPDIR := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
+# These write thousands of small tables, and whole commands wait for the disk. In memory, and with one thread of
+# delta-rs, they take four fifths of the time; 4 GB must be free there (a container often has 64 MB).
+test test-fast test-all: export TOKIO_WORKER_THREADS := 1
+test test-fast test-all: export TMPDIR := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
 test-fast: setup
 	$(BY_FILE) $(FOLDERS) -m "not (spark or server or long or $(REST))"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -57,28 +58,31 @@ def test_threads_and_stores_of_one_process_take_turns(folder: Path) -> None:
 
 def test_who_frees_the_lock_and_wants_it_again_comes_behind_who_waits(folder: Path) -> None:
     folder.mkdir(parents=True)
+    of_another = folder / ".." / folder.name  # a process takes turns with itself by the path
     turns: list[str] = []
-    ends = threading.Event()
 
-    def hog() -> None:  # of another process, as far as the lock goes: a descriptor of its own
-        other = folder.parent / "." / "registry"
-        while not ends.is_set():
-            with alone_in(Path(f"{other}/."), time.monotonic() + 60):
-                turns.append("hog")
+    def wait() -> None:
+        with alone_in(folder, time.monotonic() + 60):
+            turns.append("who waits")
 
-    thread = threading.Thread(target=hog)
-    thread.start()
-    waited = []
-    try:
-        for _ in range(20):
-            asked = len(turns)
-            with alone_in(folder, time.monotonic() + 60):
-                waited.append(len(turns) - asked)
-        # A busy machine may hold one up: the middle one waits some milliseconds, until it looks again.
-        assert sorted(waited)[10] <= 60, waited
-    finally:
-        ends.set()
-        thread.join()
+    thread = threading.Thread(target=wait)
+    with alone_in(of_another, time.monotonic() + 60):
+        thread.start()
+        while not is_held(folder / NEXT):
+            time.sleep(0.001)
+    with alone_in(of_another, time.monotonic() + 60):
+        turns.append("who wants it again")
+    thread.join()
+    assert turns == ["who waits", "who wants it again"]
+
+
+def is_held(lock: Path) -> bool:
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def test_a_process_that_stands_still_in_a_transaction_holds_others_up_and_is_named(

@@ -107,4 +107,5 @@ def status_with(words: str, pipeline: Path) -> str:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while words not in (said := photon("status", pipeline).stdout):
         assert time.monotonic() < deadline, f"{words} was never said: {said}"
+        time.sleep(1)  # each look takes a second of a core, which the processes that it waits for need too
     return said

@@ -42,19 +42,15 @@ def said_by(*command: str, file: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, ("hold",), ("resume",)], ids=" ".join)
+@pytest.mark.parametrize("command", [*COMMANDS, ("hold",)], ids=" ".join)
 def test_commands_beside_a_process_that_stands_still_while_it_writes_to_the_registry_say_what_they_know(
     pipeline: Path, command: tuple[str, ...]
 ) -> None:
-    if command == ("resume",):
-        photon("hold", pipeline, "east")
     with writing_in(pipeline.parent / "state" / "registry") as writer, stopped(writer):
-        if command[0] in ("hold", "resume"):
+        if command == ("hold",):
             said = photon(*command, pipeline, "east", status=3).stderr
         else:
             said = said_by(*command, file=pipeline)
-    if command == ("resume",):
-        photon("resume", pipeline, "east")
     assert f"process {writer} (" in said
     assert f"holds it, and is stopped: kill -CONT {writer} has it go on" in said
     assert "kill -9" not in said

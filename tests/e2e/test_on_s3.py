@@ -33,20 +33,28 @@ pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
 DATACENTERS = ("east", "west")
 ILLS = dict.fromkeys(("click_before_query", "copies_apart", "click_twice_other_file", "broken_line"), 5)
-# Before and after each of the steps that read this part of a datacenter, or write it.
-KILLS = {
-    "logs": ("plan.after_store", "task.after_index", "claim.after", "complete.before_transaction"),
-    "lake": ("claim.after", "lake.before_commit", "lake.after_commit", "complete.before_transaction"),
-}
+# Before and after each of the steps that read logs, or write to a lake.
+KILLS = (
+    "plan.after_store",
+    "task.after_index",
+    "claim.after",
+    "lake.before_commit",
+    "lake.after_commit",
+    "complete.before_transaction",
+)
 # A join says this first where the store refuses its credentials.
 REFUSED = {"logs": "waits:", "lake": "waits: cannot read the view of the registry"}
 LOCAL = ("--engine", "local")
 
 
-def written(folder: Path, url: str, traffic: Traffic, part: str = "logs", more: str = "") -> Path:
-    """A pipeline with this part of each datacenter on S3, its logs written and its registry made."""
-    at = f"{part}: s3://{BUCKET}/{folder.name}"
-    places = {name: f"{at}/{name}, storage: {{endpoint_url: {url}}}" for name in traffic.datacenters}
+def written(folder: Path, url: str, traffic: Traffic, *parts: str, more: str = "") -> Path:
+    """A pipeline with these parts of each datacenter on S3, its logs written and its registry made."""
+
+    def place(name: str) -> str:
+        at = [f"{part}: s3://{BUCKET}/{folder.name}/{part}/{name}" for part in parts]
+        return ", ".join([*at, f"storage: {{endpoint_url: {url}}}"])
+
+    places = {name: place(name) for name in traffic.datacenters}
     made = traffic.write_pipeline(folder, more=more, places=places)
     pipeline = load_pipeline(made)
     traffic.write_all(folder, {name: place.logs for name, place in pipeline.datacenters.items()})
@@ -69,11 +77,10 @@ def assert_joined_once(pipeline: Path, traffic: Traffic) -> None:
     assert len(ids) == len(set(ids)) == expected.joined_total
 
 
-@pytest.mark.parametrize("part", KILLS)
-def test_joins_that_are_killed_leave_every_event_once(tmp_path: Path, minio: MinioServer, part: str) -> None:
+def test_joins_that_are_killed_leave_every_event_once(tmp_path: Path, minio: MinioServer) -> None:
     traffic = Traffic(7, DATACENTERS, 200, 50, duration_seconds=20, ills=ILLS)
-    pipeline = written(tmp_path, minio.url, traffic, part, "limits: {batch_events: 200}\n")
-    for number, point in enumerate(KILLS[part]):
+    pipeline = written(tmp_path, minio.url, traffic, "logs", "lake", more="limits: {batch_events: 200}\n")
+    for number, point in enumerate(KILLS):
         command = ("join", pipeline, "-d", DATACENTERS[number % 2], *LOCAL, "--until-idle")
         died = photon(*command, status=None, crash_at=point)
         assert died.returncode == -9, died.stderr
@@ -101,7 +108,7 @@ def test_neither_state_nor_messages_have_credentials(
 
 def test_a_join_that_rests_is_woken_by_a_notice_of_a_new_object(tmp_path: Path, minio: MinioServer) -> None:
     traffic = Traffic(13, ("east",), 20, 10, duration_seconds=10)
-    pipeline = written(tmp_path, minio.url, traffic, more="tailing: {poll_interval: 1h}\n")
+    pipeline = written(tmp_path, minio.url, traffic, "logs", more="tailing: {poll_interval: 1h}\n")
     expected = traffic.expected_outcomes().joined_total
     logs = logs_on_s3(pipeline)
     with running("join", pipeline, "-d", "east", *LOCAL):
@@ -148,7 +155,7 @@ def test_a_primary_object_that_can_not_be_read_holds_up_its_own_events_alone(
 ) -> None:
     """Broken variants: all joins wait for it; or a complete one gives its events up as unjoinable."""
     traffic = Traffic(9, ("east",), 50, 20, duration_seconds=10)
-    pipeline = written(tmp_path, faulty.url, traffic)
+    pipeline = written(tmp_path, faulty.url, traffic, "logs")
     bad = next(iter(logs_on_s3(pipeline).objects("queries"))).name
     faulty.meet("busy", among=lambda method, path: path.endswith(bad))
     with running("join", pipeline, "-d", "east", *LOCAL):

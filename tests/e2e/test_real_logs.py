@@ -65,17 +65,19 @@ def test_two_datacenters_join_on_spark_once_though_a_worker_dies(
     assert_rows(pipeline, expectation)
 
 
+# tests/simulation/test_batches.py has a crash at each point, within one process.
 @pytest.mark.server
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_kill_9_at_every_fault_point_changes_nothing_in_the_result(
-    real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_kill_9_at_fault_points_changes_nothing_in_the_result(
+    real_logs: RealLogs, expectation: RealExpectation, tmp_path: Path, every: int
 ) -> None:
     pipeline = write_pipeline(tmp_path, more=SMALL_BATCHES)
     real_logs.lay_out(tmp_path)
     # Points that only primary or only foreign ranges pass come while there are some.
     points = sorted(FAULT_POINTS, key=lambda name: (name != "task.after_index", not name.startswith("task.")))
-    for point in points:
+    for point in points[::every]:
         # The second passing, so that each process also completes a batch, and recovers from the last.
         # Most closes ride with claims: one by itself comes at the end of a process; so does a release.
         passing = 1 if point.startswith(("close.", "release.")) else 2

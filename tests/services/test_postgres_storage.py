@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as db
 from dagster import (
     AssetKey,
     DagsterInstance,
@@ -24,7 +23,6 @@ from infra.servers.postgres import Postgres
 from infra.servers.process import free_steady_port
 from photon.assets.run_history import DAY_US, prune_history
 from photon.process.clock import SystemClock
-from tests.orchestration.dated_days import GROW, KEEP_THEIR_SIZE, live_days, rows
 from tests.orchestration.location import Location, launched
 from tests.services.postgres import postgres
 from tests.services.production import commands_of, home_in, instance_of
@@ -70,23 +68,6 @@ def test_old_runs_go_with_their_events_but_the_newest_materialization_of_each_pa
     assert instance.all_logs(old) == []
     assert instance.all_logs(east) != []  # the materialization, by which the partition is known as made
     assert instance.get_materialized_partitions(JOINED) == {"east", "west"}
-
-
-@pytest.mark.timeout(3_600)  # thirty days are 180 runs
-@pytest.mark.parametrize("number", [12, pytest.param(30, marks=pytest.mark.long)])
-def test_the_last_day_is_no_larger_than_the_one_after_the_longest_retention(
-    server: Postgres, environment: dict[str, str], instance: DagsterInstance, number: int
-) -> None:
-    def used_bytes() -> int:
-        """The database's size at the end of a day, whose deleted rows are free to be written over."""
-        # Autovacuum does so by itself, but looks once a minute: three of these days.
-        url = server.url(environment["PHOTON_PG_DATABASE"]).replace("postgresql:", "postgresql+psycopg2:")
-        with db.create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
-            connection.execute(db.text("VACUUM ANALYZE"))
-            return connection.scalar(db.text("SELECT pg_database_size(current_database())")) or 0
-
-    assert sorted(rows(instance)) == sorted([*GROW, *KEEP_THEIR_SIZE])
-    live_days(instance, used_bytes, number)
 
 
 def test_a_tick_marks_the_run_of_a_process_that_is_gone_and_launches_another(

@@ -17,7 +17,6 @@ from tests.simulation.world import World, assert_counts
 from tests.spark.both_engines import verify_alone
 
 Classes = Mapping[str, Mapping[str, int]]
-Verify = Callable[[World], VerificationReport]
 SOUND = {"east": {"joined": 2, "duplicates": 2}, "west": {"joined_elsewhere": 4}}
 TAKEN = {
     "east": {"joined": 1, "duplicates": 2, "missing": 1},
@@ -25,24 +24,14 @@ TAKEN = {
 }
 
 
-def joined_thrice(folder: Path) -> World:
-    """East has joined c1 and c2; of c1 there are three records in either datacenter."""
-    world = World(folder, ["east", "west"], HOME)
-    for _ in range(3):
-        world.everywhere("c1")
-    world.everywhere("c2")
-    both_join(world)
-    return world
-
-
 def alone(world: World, **options: bool) -> VerificationReport:
     with asking(world):
         return verify_alone(world.pipeline, list(world.pipeline.datacenters), **(options or {"keep": True}))
 
 
-def classes(world: World, verify: Verify = alone) -> Classes:
+def classes(world: World) -> Classes:
     """The classes of each datacenter that has records in them, beside kept results."""
-    found = verify(world).datacenters
+    found = alone(world).datacenters
     of_all = alone(world, anew=True).datacenters
     assert {name: one.equation() for name, one in found.items()} == {
         name: one.equation() for name, one in of_all.items()
@@ -50,18 +39,16 @@ def classes(world: World, verify: Verify = alone) -> Classes:
     return {name: {key: n for key, n in one.classes.items() if n} for name, one in found.items()}
 
 
-def told_as_one_event(world: World, verify: Verify = alone) -> None:
-    """Others take a row of which something is kept, and a person acknowledges that."""
+def test_the_first_record_is_missing_or_acknowledged_and_the_others_are_duplicates(tmp_path: Path) -> None:
+    world = World(tmp_path, ["east", "west"], HOME)
+    for click in ("c1", "c1", "c1", "c2"):
+        world.everywhere(click)
+    both_join(world)
     assert classes(world) == SOUND
     a_row_is_removed(world)
-    assert classes(world, verify) == TAKEN
+    assert classes(world) == TAKEN
     acknowledge(world)
-    assert classes(world, verify) == SOUND
-
-
-def test_the_first_record_is_missing_or_acknowledged_and_the_others_are_duplicates(tmp_path: Path) -> None:
-    world = joined_thrice(tmp_path)
-    told_as_one_event(world)
+    assert classes(world) == SOUND
     world.clicks(("c1", "q1"))
     both_join(world)
     assert classes(world)["east"] == {"joined": 2, "duplicates": 3}

@@ -21,8 +21,13 @@ def verify(
     pages: bool = False,
     **options: Any,
 ) -> VerificationReport:
-    """The report of Spark, which is that of the engine without Spark, before anything is kept."""
+    """The report of Spark, which is that of the engine without Spark, before anything is kept.
+
+    `session`: None for the engine without Spark alone, which keeps nothing.
+    """
     alone = verify_alone(pipeline, datacenters, pages=pages, **options)
+    if session is None:
+        return alone
     by_spark = verify_with(pipeline, datacenters, session=session, keep=keep, pages=pages, **options)
     assert _told(alone) == _told(by_spark)
     return by_spark

@@ -23,3 +23,14 @@ def session() -> Iterator[Any]:
         yield built
         stop_session(built)
     close_registries()
+
+
+# The queries are written once (docs/adr/0068): test_verify.py and others hold that both engines tell the same
+# of each kind of finding. A story of how a row came to be needs one of them.
+@pytest.fixture(
+    scope="package",
+    params=["alone", pytest.param("both", marks=[pytest.mark.spark, pytest.mark.slow, pytest.mark.long])],
+)
+def perhaps_session(request: pytest.FixtureRequest) -> Any:
+    """None for the engine without Spark, which takes seconds; or the session, for both engines."""
+    return None if request.param == "alone" else request.getfixturevalue("session")

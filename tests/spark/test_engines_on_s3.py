@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from examples.demo.traffic import Traffic
 from infra.servers.minio import MinioServer
 from photon.dispatcher.shift.run import prepare, run_shift
+from photon.jobs.session import JVM_OPTIONS, class_archive
 from photon.pipeline.file import load_pipeline
 from photon.registry.opening import close_registries
 from tests.conftest import BUCKET
@@ -51,7 +53,14 @@ def test_an_engine_reads_all_rows_by_the_snippet_of_the_document(
     text = snippet if engine == "pyspark" else KEYS + snippet
     assert DOCUMENTED in text
     program = text.replace(DOCUMENTED, minio.url) + f"\nprint('rows:', rows.{ENGINES[engine]})"
+    # Compiled in full and without an archive of classes, Spark's JVM took three minutes.
+    java = {"JDK_JAVA_OPTIONS": " ".join((*JVM_OPTIONS, f"-XX:SharedArchiveFile={class_archive()}"))}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=joined, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=joined,
+        env={**os.environ, **java},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert f"rows: {TRAFFIC.expected_outcomes().joined_total}" in done.stdout, done.stderr

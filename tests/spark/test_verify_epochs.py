@@ -13,9 +13,10 @@ from photon.dispatcher.shift.run import run_shift
 from photon.pipeline.file import Pipeline
 from photon.storage.tables import OutputTable
 from photon.verification.report import DatacenterReport
+from tests.spark.both_engines import verify
 from tests.support.csv_pipelines import joined_csv
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 HEADER, ROW = "c,q,at,v\n", "c1,q1,101,{}\n"
 JOINED, OTHER = "c2,q1,102,z\n" + ROW.format("first"), ROW.format("second")
@@ -37,10 +38,8 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 
 
 @pytest.fixture(scope="module")
-def verify_now(pipeline: Pipeline, session: Any) -> Verify:
-    from tests.spark.both_engines import verify
-
-    return lambda: verify(pipeline, ["east"], session=session).datacenters["east"]
+def verify_now(pipeline: Pipeline, perhaps_session: Any) -> Verify:
+    return lambda: verify(pipeline, ["east"], session=perhaps_session).datacenters["east"]
 
 
 def test_a_row_is_right_though_the_new_epoch_meets_another_record_of_its_id_first(verify_now: Verify) -> None:

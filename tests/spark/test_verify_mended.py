@@ -15,9 +15,10 @@ from photon.storage.tables import OutputTable
 from photon.upkeep.dead_letters.mending import plan_mending
 from photon.upkeep.dead_letters.open_letters import plan_recovery_of_letters
 from photon.verification.report import TERMS, DatacenterReport
+from tests.spark.both_engines import verify
 from tests.support.csv_pipelines import csv_pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SETTINGS = "adapter: falls:Falls"
 ADAPTER = '''
@@ -53,8 +54,11 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
-    """A line is no record, a value has another type, the adapter fails: all of these but one are mended."""
+def pipeline(tmp_path_factory: pytest.TempPathFactory, perhaps_session: Any) -> Pipeline:
+    """A line is no record, a value has another type, the adapter fails: all of these but one are mended.
+
+    Tests alter it, so each engine has one.
+    """
     folder = tmp_path_factory.mktemp("mended")
     (folder / "falls.py").write_text(ADAPTER)
     logs = {"q.csv": "q,at,text\nq1,100,hello\n", "c.csv": LINES}
@@ -74,30 +78,28 @@ def join(pipeline: Pipeline) -> Counts:
 
 
 def verified(pipeline: Pipeline, counts: Counts, session: Any) -> Told:
-    from tests.spark.both_engines import verify
-
     return Told(verify(pipeline, ["east"], session=session).datacenters["east"], counts)
 
 
 @pytest.fixture(scope="module")
-def after_mending(pipeline: Pipeline, session: Any) -> Told:
-    return verified(pipeline, join(pipeline), session)
+def after_mending(pipeline: Pipeline, perhaps_session: Any) -> Told:
+    return verified(pipeline, join(pipeline), perhaps_session)
 
 
 @pytest.fixture(scope="module")
-def with_a_forged_value(pipeline: Pipeline, after_mending: Told, session: Any) -> Told:
+def with_a_forged_value(pipeline: Pipeline, after_mending: Told, perhaps_session: Any) -> Told:
     table = OutputTable(pipeline.datacenters["east"].lake, "joined_events").load()
     version = table.version()
     table.update({"v": "9"}, predicate="_event_id = 'b'")
-    told = verified(pipeline, after_mending.counts, session)
+    told = verified(pipeline, after_mending.counts, perhaps_session)
     table.restore(version)
     return told
 
 
 @pytest.fixture(scope="module")
-def after_a_lost_state(pipeline: Pipeline, with_a_forged_value: Told, session: Any) -> Told:
+def after_a_lost_state(pipeline: Pipeline, with_a_forged_value: Told, perhaps_session: Any) -> Told:
     shutil.rmtree(pipeline.datacenters["east"].state)
-    return verified(pipeline, join(pipeline), session)
+    return verified(pipeline, join(pipeline), perhaps_session)
 
 
 def test_rows_of_mended_records_are_sound_and_the_classes_add_up(after_mending: Told) -> None:

@@ -23,6 +23,8 @@ from photon.toolchain.minio import minio_command
 
 # A file that all stages of a run add to; then none of them prints, and `make test` does so at its end.
 KEPT_IN = "PHOTON_SKIPPED_TESTS"
+# A file of tests that an earlier run skipped, one a line: `-m again` selects them.
+AGAIN_IN = "PHOTON_TESTS_AGAIN"
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,15 @@ def without_a_program(skipped: Iterable[Skipped]) -> list[Skipped]:
     """Return the tests that no missing program excuses."""
     excused = {program.reason for program in PROGRAMS.values()}
     return [each for each in skipped if each.reason not in excused]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs again."""
+    again = set(Path(os.environ.get(AGAIN_IN, os.devnull)).read_text().splitlines())
+    for item in items:
+        if item.nodeid in again:
+            item.add_marker(pytest.mark.again)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -150,15 +150,10 @@ def test_a_run_that_would_begin_too_late_is_left_out_and_named(tmp_path: Path) -
     assert list(found["left_out"]) == ["plain photon 1", "plain batch 1"]
 
 
+@pytest.mark.long  # make bench compares the rows of each peer too
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "name",
-    [
-        one if one == "stream_memory" else pytest.param(one, marks=pytest.mark.long)
-        for one in (*PEERS, *STATES)
-    ],
-)
+@pytest.mark.parametrize("name", [*PEERS, *STATES])
 def test_a_peer_joins_every_click_once(name: str, tmp_path: Path) -> None:
     if name in STATES and not flink().is_there():
         pytest.skip("Flink is not there: make flink")
