@@ -1,4 +1,4 @@
-"""`photon land`: the topics of a broker become log files, which joins read."""
+"""`photon land`: topics of a broker, and objects of a store, become log files, which joins read."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @click.option("-d", "--datacenter", help="Of this one only. Default: all.")
-@click.option("--complete", is_flag=True, help="End when all that is in the topics now is landed.")
+@click.option("--complete", is_flag=True, help="End when all that is there now is landed.")
 def land(pipeline_file: Path, datacenter: str | None, complete: bool) -> None:
-    """Land the topics of PIPELINE's datacenters in their logs folders, until Ctrl-C.
+    """Land topics and objects of PIPELINE's datacenters in their logs folders, until Ctrl-C.
 
     Run it beside joins, on the machine that has the logs folder. Started again, it goes on where it was.
-    Messages that the broker has no more are told, and their partition waits for photon acknowledge.
-    With --complete it ends with 3 where a partition waits so.
+    Messages that the broker has no more are told, and their partition waits for photon acknowledge; so are
+    objects that can't be read. With --complete it ends with 3 where anything waits so.
     """
     log_to_stderr()
     with expected_errors(pipeline_file):
@@ -37,9 +37,8 @@ def land(pipeline_file: Path, datacenter: str | None, complete: bool) -> None:
         pipeline = load_pipeline(pipeline_file)
         landings = landings_of(pipeline, chosen(pipeline, datacenter), complete)
         if not landings:
-            fail(
-                f"no datacenter of {pipeline.typed} has a topic to land (datacenters.NAME.land)", WRONG_USAGE
-            )
+            says = f"no datacenter of {pipeline.typed} has a topic or objects to land (datacenters.NAME.land)"
+            fail(says, WRONG_USAGE)
         with handled_by(lambda *_: landings[0].stopped.set(), signal.SIGTERM, signal.SIGINT):
             not_landed = land_all(landings)
         if complete:
@@ -47,7 +46,7 @@ def land(pipeline_file: Path, datacenter: str | None, complete: bool) -> None:
 
 
 def land_first(pipeline: Pipeline, names: list[str], stop_requested: Callable[[], bool]) -> None:
-    """Land what is in the topics of these datacenters now, if they have any, before a complete join."""
+    """Land what these datacenters' sources have now, if there are any, before a complete join."""
     from photon.landing.sources import land_all, landings_of
 
     _end_with(land_all(landings_of(pipeline, names, complete=True, stop_requested=stop_requested)))

@@ -136,6 +136,7 @@ class LogReader:
         self._acknowledged = acknowledged_files(self._state_folder)
         sides: tuple[Side, Side] = ("foreign", "primary")
         observed = {side: self._observe(side, now_us, final, whole) for side in sides}
+        self._landed.read_again()
         self._checks_pending = any(each.checks_pending for each in observed.values())
         self._note_listings(observed)
         if self.fed is not None and not (observed["primary"].checks_pending or self._is_unsure("primary")):

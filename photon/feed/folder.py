@@ -15,13 +15,13 @@ from typing import Any, BinaryIO
 import pyarrow.compute as pc
 
 from photon.feed.cursor_file import CursorFile, locked
-from photon.feed.lines import lines
 from photon.feed.marker import ASIDE, FED_FILE, MARKER
 from photon.feed.sink import Fed, SinkUnavailable, in_turn, sink_errors
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
 from photon.releases.release import Release
+from photon.storage.json_lines import lines
 from photon.storage.store import store_of
 from photon.storage.sync import UNFINISHED
 

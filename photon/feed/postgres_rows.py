@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from photon.feed.lines import json_texts
 from photon.feed.made_table import SYSTEM_COLUMNS
 from photon.feed.step import FeedStopped
+from photon.storage.json_lines import json_texts
 
 # These name a row: a batch of an epoch has one plan (A15).
 KEY = ("_datacenter", "_epoch", "_batch", "_occurrence")

@@ -15,11 +15,11 @@ from typing import BinaryIO, Literal
 import pyarrow as pa
 
 from photon.feed.cursor_file import CursorFile
-from photon.feed.lines import lines
 from photon.feed.sink import in_turn
 from photon.feed.step import Step
 from photon.process.faults import fault_point
 from photon.releases.release import Release
+from photon.storage.json_lines import lines
 
 Form = Literal["jsonl", "arrow"]
 

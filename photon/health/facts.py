@@ -38,6 +38,7 @@ from photon.health.lakes import (
     second_rows,
     uncompacted,
 )
+from photon.health.landed_objects import ObjectsSeen
 from photon.health.landing import LandingSeen, look_at_landing
 from photon.health.stages import orders_of
 from photon.health.unmatched import UnmatchedSeen, look_at_unmatched
@@ -146,7 +147,7 @@ class Facts:
     columns: tuple[str, ...] = ()  # names in the newest foreign lines, where none has a key
     unmatched: UnmatchedSeen | None = None  # of the datacenter that writes unmatched primaries
     feed: FeedSeen | None = None  # of its primary log; None: no feed writes it, or each look there costs
-    landing: tuple[LandingSeen, ...] = ()  # the topics that become its logs
+    landing: tuple[LandingSeen | ObjectsSeen, ...] = ()  # the topics and objects that become its logs
     foreign_commits: tuple[ForeignCommits, ...] = ()  # of others, that nobody has decided on
     full: str = ""  # says that the disk of its state, its lake or a local registry has no room
     overdue: int = 0  # records whose primaries are not where logs are read, while no record ever met one

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
 
 from photon.dispatcher.landed_logs import BELIEVED_US
 from photon.dispatcher.shift.landing import landing_lease
-from photon.dispatcher.shift.lease import LeaseStatus, lease_status_of
+from photon.dispatcher.shift.lease import lease_status_of
+from photon.health.landed_objects import ObjectsSeen, judge_objects
+from photon.health.landed_source import SourceSeen
 from photon.health.verdict import Verdict, level_after, passing
 from photon.landing.marker import Landed, Marker, MarkerDamaged, read_marker
+from photon.landing.objects.marker import ObjectsMarker
+from photon.landing.objects.marker import read_marker as read_objects_marker
 from photon.pipeline.file import Pipeline, dagster_name
 from photon.pipeline.location import S3Folder
 from photon.process.clock import MICROSECONDS
@@ -23,17 +28,17 @@ MOST_BEHIND_NAMED = 3  # partitions in one sentence: a topic may have hundreds
 MOST_PARTS = 64  # that have a number of their own; what those behind them lack is added up
 OTHER_PARTS = "others"
 
+_M = TypeVar("_M", Marker, ObjectsMarker)
+
 
 @dataclass(frozen=True)
-class LandingSeen:
+class LandingSeen(SourceSeen):
     """A landed folder at one moment. `marker` None: there is none, or `problem` says why it can't be read."""
 
     topic: str
     into: str
     marker: Marker | None = None
     problem: str = ""
-    looked_us: int = 0
-    shift: LeaseStatus = field(default_factory=LeaseStatus)  # Dagster's that lands it, or did last
 
     @property
     def source(self) -> str:
@@ -106,42 +111,41 @@ class LandingSeen:
         lags = sorted(((one.lag or 0, -number) for number, one in self._partitions.items()), reverse=True)
         return ", ".join(f"{-number} ({lag:,})" for lag, number in lags[:MOST_BEHIND_NAMED] if lag)
 
-    def as_dict(self) -> dict[str, Any]:
-        """What status and the live page tell."""
-        behind_us = self.behind_us
-        return {
-            "source": self.source,
-            "lag": self.lag,
-            "behind_seconds": None if behind_us is None else behind_us / MICROSECONDS,
-            "losses": self.losses,
-            "says": self.sentence(),
-        }
 
-    def start(self, pipeline: Pipeline, datacenter: str) -> str:
-        """What to do so that somebody lands it."""
-        if self.shift.lease is not None and self.shift.lease.run:
-            return f"let it run: Dagster's sensor of the landing of {datacenter} has to be on"
-        return f"let it run: photon land {pipeline.typed} -d {datacenter}"
-
-
-def look_at_landing(pipeline: Pipeline, datacenter: str, now_us: int) -> tuple[LandingSeen, ...]:
-    """The topics that a datacenter lands."""
+def look_at_landing(
+    pipeline: Pipeline, datacenter: str, now_us: int
+) -> tuple[LandingSeen | ObjectsSeen, ...]:
+    """Look at the topics and objects that a datacenter lands."""
     place = pipeline.datacenters[datacenter]
     if isinstance(place.logs, S3Folder) or not place.land:
         return ()
-    found, shift = [], lease_status_of(landing_lease(pipeline, datacenter))
+    found, shift = list[LandingSeen | ObjectsSeen](), lease_status_of(landing_lease(pipeline, datacenter))
     for one in place.land:
-        marker, problem = None, ""
-        try:
-            marker = read_marker(place.logs / one.into)
-        except (MarkerDamaged, FormatTooNew, OSError) as error:
-            problem = str(error)
-        found.append(LandingSeen(one.kafka.topic, one.into, marker, problem, now_us, shift))
+        folder = place.logs / one.into
+        if one.kafka is None:
+            objects, problem = _read(read_objects_marker, folder)
+            seen: LandingSeen | ObjectsSeen = ObjectsSeen(one.objects or "", one.into, objects, problem)
+        else:
+            marker, problem = _read(read_marker, folder)
+            seen = LandingSeen(one.kafka.topic, one.into, marker, problem)
+        found.append(replace(seen, looked_us=now_us, shift=shift))
     return tuple(found)
 
 
-def judge_landing(name: str, seen: LandingSeen, now_us: int, pipeline: Pipeline) -> Verdict | None:
-    """The verdict on a topic that is not landed, or that has lost messages; None: it is well."""
+def _read(read_one: Callable[[Path], _M | None], folder: Path) -> tuple[_M | None, str]:
+    """A marker, and why it can't be read."""
+    try:
+        return read_one(folder), ""
+    except (MarkerDamaged, FormatTooNew, OSError) as error:
+        return None, str(error)
+
+
+def judge_landing(
+    name: str, seen: LandingSeen | ObjectsSeen, now_us: int, pipeline: Pipeline
+) -> Verdict | None:
+    """The verdict on what is not landed, or has lost messages; None: it is well."""
+    if isinstance(seen, ObjectsSeen):
+        return judge_objects(name, seen, now_us, pipeline)
     start, topic, marker = seen.start(pipeline, name), seen.source, seen.marker
     ended_by = f"; its last shift ended: {seen.shift.ended_by}" if seen.shift.ended_by else ""
     if marker is None:

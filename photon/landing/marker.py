@@ -141,9 +141,9 @@ def put_marker(folder: Path, marker: Marker) -> None:
     _put(folder, MARKER, {"format": FORMAT, **asdict(marker)})
 
 
-def acknowledge(folder: Path, losses: Sequence[Loss]) -> None:
-    """Have the lander of a folder go on behind these losses, and no others any more. OSError."""
-    _put(folder, ACKNOWLEDGED, [loss.name for loss in losses])
+def acknowledge(folder: Path, names: Sequence[str]) -> None:
+    """Have the lander of a folder go on behind the losses of these names, and no others any more. OSError."""
+    _put(folder, ACKNOWLEDGED, list(names))
 
 
 def acknowledged_in(folder: Path) -> frozenset[str]:

@@ -45,7 +45,7 @@ class TopicToLand:
 
 def topics_of(pipeline: Pipeline, names: Sequence[str]) -> list[TopicToLand]:
     """The topics that these datacenters land. ExtraMissing without a client of Kafka, where there are any."""
-    if not any(pipeline.datacenters[name].land for name in names):
+    if not any(one.kafka is not None for name in names for one in pipeline.datacenters[name].land):
         return []
     need_extra("kafka")
     from photon.landing.kafka import KafkaTopic  # late: of an extra
@@ -55,6 +55,8 @@ def topics_of(pipeline: Pipeline, names: Sequence[str]) -> list[TopicToLand]:
         place = pipeline.datacenters[name]
         for one in place.land:
             assert isinstance(place.logs, Path), "the pipeline file refuses others"
+            if one.kafka is None:
+                continue
             connect = partial(KafkaTopic, one.kafka.servers, one.kafka.topic, one.kafka.settings)
             found.append(TopicToLand(one.kafka.topic, place.logs / one.into, connect))
     return found
@@ -88,7 +90,7 @@ class Landing:
 
     def _land(self, topic: TopicToLand) -> None:
         try:
-            _refuse_network(topic.folder)
+            refuse_network(topic.folder)
             with closing(topic.connect()) as connected:
                 while not self._land_alone(topic, connected):
                     self.stopped.wait(RETRY_SECONDS)
@@ -160,7 +162,7 @@ class Landing:
                 return
 
 
-def _refuse_network(folder: Path) -> None:
+def refuse_network(folder: Path) -> None:
     """Over a network file system neither locks nor appending hold. TopicRefused."""
     kind = file_system_of(folder.resolve(), mounts_here())
     if is_of_network(kind):

@@ -42,6 +42,10 @@ def landings_of(
     stopped, clock, found = threading.Event(), SystemClock(), list[Lands]()
     if topics := topics_of(pipeline, names):
         found.append(Landing(topics, clock, complete, is_patient, stop_requested, stopped))
+    from photon.landing.objects.service import ObjectsLanding, objects_of  # late: a status needs no boto3
+
+    if objects := objects_of(pipeline, names):
+        found.append(ObjectsLanding(objects, clock, complete, is_patient, stop_requested, stopped))
     return found
 
 

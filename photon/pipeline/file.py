@@ -221,16 +221,27 @@ def _contradictions(pipeline: Pipeline, document: Document) -> list[Problem]:
 
 
 def _wrong_landing(datacenter: Datacenter, pipeline: Pipeline) -> Iterator[str]:
-    """Say what is wrong with the topics that a datacenter lands."""
+    """Say what is wrong with the topics and objects that a datacenter lands."""
     if datacenter.land and isinstance(datacenter.logs, S3Folder):
-        yield "expected logs on a local disk beside it: topics are landed line by line"
+        yield "expected logs on a local disk beside it: landing appends and renames there"
     folders = sorted(f"{one.into}/" for one in datacenter.land)
     if any(after.startswith(before) for before, after in itertools.pairwise(folders)):
-        yield "expected a folder (into) of its own for each topic, and none within another"
-    for into in (one.into for one in datacenter.land):
-        logs = [log for log in (pipeline.primary, pipeline.foreign) if log.files == f"{into}/*/*.jsonl"]
-        if [log.format for log in logs] != ["jsonl"]:
-            yield f'expected a log with files: "{into}/*/*.jsonl" and format: jsonl, as landing writes them'
+        yield "expected a folder (into) of its own for each, and none within another"
+    for one in datacenter.land:
+        logs = [log for log in (pipeline.primary, pipeline.foreign) if log.files.startswith(f"{one.into}/")]
+        if (one.kafka is None) == (one.objects is None):
+            yield "expected either kafka or objects in each"
+        elif one.objects is not None:
+            ending = _ending(logs[0]) if logs else "jsonl"
+            if [log.files for log in logs] != [f"{one.into}/**/*.{ending}"]:
+                yield f'expected a log with files: "{one.into}/**/*.{ending}", as landing names them'
+        elif [(log.files, log.format) for log in logs] != [(f"{one.into}/*/*.jsonl", "jsonl")]:
+            yield f'expected a log with files: "{one.into}/*/*.jsonl" and format: jsonl, as landing does'
+
+
+def _ending(log: Log) -> str:
+    """How landed files of a log end."""
+    return log.format if log.format in ("jsonl", *TEXT_TABLES) else "log"
 
 
 def _not_fed(log: PrimaryLog) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from photon.pipeline.values import (
     IdCodec,
     IdTimeUnit,
     LogDuration,
+    ObjectsPattern,
     Place,
     PositiveDuration,
     Quote,
@@ -88,9 +89,10 @@ class KafkaTopicSettings(Strict):
 
 
 class Land(Strict):
-    """A source that `photon land` writes into a folder of a datacenter's logs."""
+    """A source, a topic or objects, that `photon land` writes into a folder of a datacenter's logs."""
 
-    kafka: KafkaTopicSettings
+    kafka: KafkaTopicSettings | None = None
+    objects: ObjectsPattern | None = None
     into: SubFolder
 
 
@@ -103,7 +105,7 @@ class Datacenter(Strict):
     state: Folder
     # Index segments and waiting records. None: with the state, or with a lake that is on S3.
     work: Place | None = None
-    land: tuple[Land, ...] = ()  # topics that become logs
+    land: tuple[Land, ...] = ()  # topics and objects that become logs
 
     @property
     def work_place(self) -> Location:

@@ -235,6 +235,13 @@ SubFolder = Annotated[
         "a folder below the datacenter's logs folder, such as clicks",
     ),
 ]
+ObjectsPattern = Annotated[
+    str,
+    _must(
+        re.compile(r"((s3|gs|az)://[^/*?\[:]+/+|(?!\w+://))[^:]*[*?\[][^:]*").fullmatch,
+        "a pattern of a folder or of a bucket (s3, gs, az), such as s3://bucket/clicks/**/*.parquet",
+    ),
+]
 Cron = Annotated[str, AfterValidator(parse_cron)]
 # Settings of another program, which takes all of them as text.
 Settings = Annotated[dict[str, str], BeforeValidator(_texts)]

@@ -18,6 +18,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dagster": ("dagster", "dagster_pyspark", "matplotlib"),
         "postgres": ("psycopg2",),
         "kafka": ("confluent_kafka",),
+        "objects": ("fastavro",),
     }
 )
 _MORE = {"spark": ", then: photon setup; a join of small logs needs no Spark: --engine local"}

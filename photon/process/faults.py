@@ -119,8 +119,9 @@ COMPACTION_FAULT_POINTS: tuple[str, ...] = (
 # In the process that follows a pipeline.
 FOLLOW_FAULT_POINTS: tuple[str, ...] = ("follow.after_rows", "follow.after_cursor")
 
-# In the process that lands topics.
+# In the process that lands topics, and objects.
 LAND_FAULT_POINTS: tuple[str, ...] = ("land.after_write", "land.before_marker", "land.after_marker")
+OBJECTS_FAULT_POINTS: tuple[str, ...] = ("land.before_name", "land.after_name")
 
 # In the process that looks for unmatched primaries.
 UNMATCHED_FAULT_POINTS: tuple[str, ...] = (
@@ -156,6 +157,7 @@ ALL_FAULT_POINTS: tuple[str, ...] = (
     *COMPACTION_FAULT_POINTS,
     *FOLLOW_FAULT_POINTS,
     *LAND_FAULT_POINTS,
+    *OBJECTS_FAULT_POINTS,
     *UNMATCHED_FAULT_POINTS,
     "verify.after_files",
 )

@@ -1,15 +1,16 @@
-"""Acknowledge the messages of landed topics that are lost: their partitions go on behind them."""
+"""Acknowledge what is lost of landed topics and objects: landing goes on without it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from photon.landing.marker import acknowledge, read_marker
+from photon.landing.objects.marker import read_marker as read_objects_marker
 from photon.pipeline.file import Pipeline
 
 
 def acknowledge_topics(pipeline: Pipeline, datacenter: str, dry_run: bool) -> tuple[str, ...]:
-    """Name the open losses of a datacenter's topics, and unless `dry_run` have their landers go on.
+    """Name the open losses of a datacenter's topics and objects, and unless `dry_run` have landers go on.
 
     A lander that runs does so within seconds, another one at its next start. MarkerDamaged, FormatTooNew,
     OSError.
@@ -18,10 +19,17 @@ def acknowledge_topics(pipeline: Pipeline, datacenter: str, dry_run: bool) -> tu
     place = pipeline.datacenters[datacenter]
     for one in place.land:
         assert isinstance(place.logs, Path), "topics are landed on a local disk"
-        marker = read_marker(place.logs / one.into)
+        folder = place.logs / one.into
+        if one.objects is not None:
+            failed = () if (of_objects := read_objects_marker(folder)) is None else of_objects.failed
+            named += [f"objects {one.objects}: {each.sentence()}" for each in failed]
+            if failed and not dry_run:
+                acknowledge(folder, [each.id for each in failed])
+            continue
+        marker = read_marker(folder)
         if marker is None or not marker.open_losses:
             continue
         named += [f"topic {marker.topic}: {loss.sentence()}" for loss in marker.open_losses]
         if not dry_run:
-            acknowledge(place.logs / one.into, marker.open_losses)
+            acknowledge(folder, [loss.name for loss in marker.open_losses])
     return tuple(named)

@@ -1,6 +1,6 @@
 """Pages whose commands are run as they stand there, in their order.
 
-README.md, tutorial.md, sql.md, own-logs.md, formats-and-adapters.md, runbook.md.
+README.md, tutorial.md, sql.md, own-logs.md, formats-and-adapters.md, runbook.md, objects.md.
 """
 
 from __future__ import annotations
@@ -87,6 +87,11 @@ def test_the_page_on_sql_leads_from_logs_to_rates_by_country(tmp_path: Path) -> 
     assert rates == [("de", "100", "0.1"), ("jp", "200", "0.2"), ("us", "300", "0.3")]
     assert re.search(r"2026-01-06 +│ +1 │", said) is not None
     assert pq.read_table(tmp_path / "ads" / "rows.parquet").num_rows == 3600
+
+
+def test_the_page_on_objects_leads_from_parquet_to_rows(tmp_path: Path) -> None:
+    said = follow(shell_of("docs/objects.md"), tmp_path)
+    assert re.findall(r"^│ (\w\w) +│ +(\d+) │", said, re.MULTILINE) == [("de", "750"), ("jp", "750")]
 
 
 @pytest.mark.long

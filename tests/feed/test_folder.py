@@ -12,12 +12,12 @@ import pytest
 
 from photon.feed.cursor_file import CursorFile
 from photon.feed.folder import FedFolder
-from photon.feed.lines import lines
 from photon.feed.marker import ASIDE, MARKER
 from photon.feed.sink import SinkUnavailable
 from photon.feed.step import FeedStopped, Step
 from photon.pipeline.location import Location
 from photon.process.faults import DISK_FAULT_POINTS, FOLLOW_FAULT_POINTS, watched
+from photon.storage.json_lines import lines
 from photon.storage.store import store_of
 from tests.feed.made_steps import FED, release, row, step
 

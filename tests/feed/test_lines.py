@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.feed.lines import json_texts, lines
+from photon.storage.json_lines import json_texts, lines
 
 MOMENT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TIME = pa.timestamp("us", "UTC")

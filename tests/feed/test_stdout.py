@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from photon.feed.cursor_file import CursorFile, FollowedAlready, locked
-from photon.feed.lines import lines
 from photon.feed.sink import Fed, SinkUnavailable
 from photon.feed.stdout import StandardOutput
 from photon.feed.step import FeedStopped, Step
 from photon.process.errors import FormatTooNew
 from photon.process.faults import watched
+from photon.storage.json_lines import lines
 from tests.feed.made_steps import FED, POSITION, release, row, step
 
 

@@ -74,4 +74,4 @@ class LandingWorld:
 
     def acknowledge(self) -> None:
         """Acknowledge all losses that the marker names."""
-        acknowledge(self.folder, self.marker.losses)
+        acknowledge(self.folder, [loss.name for loss in self.marker.losses])

@@ -14,6 +14,7 @@ from tests.documents import DOCUMENTS, ROOT, blocks, calls, lines_of_shell, wron
 RUN = {
     "README.md": "tests/e2e/test_documents.py",
     "docs/formats-and-adapters.md": "tests/e2e/test_documents.py",
+    "docs/objects.md": "tests/e2e/test_documents.py",
     "docs/own-logs.md": "tests/e2e/test_documents.py",
     "docs/runbook.md": "tests/e2e/test_documents.py",
     "docs/sql.md": "tests/e2e/test_documents.py",

@@ -1,4 +1,7 @@
-"""How far a landed log is read: by its marker, and never by the silence of its files (protocol K7)."""
+"""How far a landed log is read: by its marker, and never by the silence of its files.
+
+Protocol K7 and K10.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from photon.dispatcher.completion import watermark_us
-from photon.dispatcher.landed_logs import LandedLogs, Moment, awaited_of_landed
+from photon.dispatcher.landed_logs import LandedLogs, Moment, awaited_of_landed, awaited_of_objects
 from photon.landing.marker import AtEnd, Landed, LastLine, Marker, put_marker
+from photon.landing.objects.marker import ObjectsMarker
+from photon.landing.objects.marker import put_marker as put_objects_marker
 from photon.logs.files import LogFile, TrackedFile
 from photon.state.completeness.estimate import read_up_to_us
 from tests.support.manual_clock import ManualClock
@@ -109,4 +114,70 @@ def test_a_marker_is_read_anew_at_each_look(tmp_path: Path) -> None:
     assert [one.unread_bytes for one in logs.awaited("foreign", [], NOW_US)] == [1]
     put_marker(tmp_path / "clicks", marker(landed(AtEnd(NOW_US, 0, IDLE_US), file=None)))
     logs.read()
+    assert [one.max_time_us for one in logs.awaited("foreign", [], NOW_US)] == [NOW_US]
+
+
+# -- objects
+
+SOURCE = "s3://bucket/clicks/*.parquet"
+AT_REST = ObjectsMarker(SOURCE, "boot", NOW_US, "look-1", at_end=at_end())
+FILE = "clicks/a.parquet@1.jsonl"
+
+
+def read_objects(
+    before: ObjectsMarker | None, after: ObjectsMarker | None, *files: TrackedFile, moment: Moment = MOMENT
+) -> int | None:
+    """Up to when a log of objects is read, before which it was read up to 1."""
+    awaited = list(awaited_of_objects(before, after, SOURCE, files, moment, IDLE_US))
+    found = read_up_to_us(awaited, moment.now_us, IDLE_US, 1)
+    assert found == watermark_us(awaited, moment.now_us, IDLE_US, 1)
+    return found
+
+
+def test_objects_that_are_all_landed_and_quiet_are_read_up_to_when_they_were_listed() -> None:
+    assert read_objects(AT_REST, AT_REST, tracked(FILE)) == NOW_US - 2 * SECOND
+    assert read_objects(AT_REST, AT_REST) == NOW_US - 2 * SECOND
+
+
+def test_objects_that_came_lately_are_read_up_to_the_latest_time_in_their_files() -> None:
+    lately = replace(AT_REST, at_end=at_end(quiet_s=20))
+    earlier = replace(tracked("clicks/b.parquet@1.jsonl"), max_time_us=EARLIER_US - 5)
+    assert read_objects(lately, lately, tracked(FILE), earlier) == EARLIER_US
+    still_growing = replace(earlier, grown_us=NOW_US)
+    assert read_objects(lately, lately, tracked(FILE), still_growing) == EARLIER_US - 5
+    assert read_objects(AT_REST, AT_REST, tracked(FILE), replace(earlier, size_bytes=105)) == EARLIER_US - 5
+
+
+HELD: dict[str, tuple[ObjectsMarker | None, ObjectsMarker | None]] = {
+    "nobody landed any": (None, None),
+    "the marker came meanwhile": (None, AT_REST),
+    "an object waits": (AT_REST, replace(AT_REST, waiting=1)),
+    "an object waited when the files were listed": (replace(AT_REST, waiting=1), AT_REST),
+    "objects got their files meanwhile": (AT_REST, replace(AT_REST, look="look-2")),
+    "an object can't be landed": (AT_REST, replace(AT_REST, failed_count=1)),
+    "no listing ended": (AT_REST, replace(AT_REST, at_end=None)),
+    "another source is landed": (AT_REST, replace(AT_REST, objects="s3://other/*")),
+    "the lander died": (AT_REST, replace(AT_REST, at_end=at_end(age_s=601))),
+    "the machine started anew": (AT_REST, replace(AT_REST, boot="next")),
+    "the end is of the future": (AT_REST, replace(AT_REST, at_end=at_end(age_s=-60))),
+}
+
+
+@pytest.mark.parametrize("why", HELD)
+def test_a_log_of_objects_stays_where_it_is_while(why: str) -> None:
+    assert read_objects(*HELD[why], tracked(FILE)) == 1
+
+
+def test_markers_of_objects_are_read_before_and_behind_each_listing(tmp_path: Path) -> None:
+    logs = LandedLogs(
+        tmp_path, {"clicks": "foreign"}, IDLE_US, ManualClock(NOW_US), "boot", {"clicks": SOURCE}
+    )
+    said = replace(AT_REST, at_end=AtEnd(NOW_US, 0, IDLE_US))
+    put_objects_marker(tmp_path / "clicks", said)
+    logs.read()
+    put_objects_marker(tmp_path / "clicks", replace(said, look="look-2"))
+    logs.read_again()
+    assert [one.unread_bytes for one in logs.awaited("foreign", [], NOW_US)] == [1]
+    logs.read()
+    logs.read_again()
     assert [one.max_time_us for one in logs.awaited("foreign", [], NOW_US)] == [NOW_US]
