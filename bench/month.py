@@ -51,7 +51,8 @@ foreign: {files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: a
 tailing: {poll_interval: 14m}
 registry: {keep_days: 7}
 """
-COUNTED = ("day", "log_entries")  # that are no measure of growth
+NO_MEASURES = ("day", "log_entries", "yardstick_ms")
+YARD = [{"query": f"q{number}", "at": number} for number in range(2_000)]
 Progress = Callable[[str], None]
 
 
@@ -67,6 +68,7 @@ class Day:
     look_cpu_ms: float  # a look that finds nothing
     batch_cpu_ms: float  # from the look that finds files to the end of their batch
     batch_ms: float  # the same by a clock on the wall
+    yardstick_ms: float  # CPU of always the same work, beside each look: a busy machine takes more for it
 
 
 @dataclass
@@ -93,6 +95,7 @@ class Month:
         if self._is_due:
             return
         self._times["look_cpu_ms"].append(1e3 * (time.process_time() - self._began[0]))
+        self._times["yardstick_ms"].append(_yardstick_ms())
         if self.clock.now_us() >= BEGUN_US + self._hour * HOUR_SECONDS * MICROSECONDS:
             if self._hour and self._hour % DAY_HOURS == 0:
                 self._end_day()
@@ -135,11 +138,17 @@ class Month:
         size = sum(path.stat().st_size for path in state.folder.rglob("*") if path.is_file())
         log_folder = self.folder / "lake" / "east" / "joined_events" / "_delta_log"
         entries = sum(1 for path in log_folder.iterdir() if path.suffix == ".json")
-        medians = {name: round(median(times), 1) for name, times in self._times.items()}
+        medians = {name: round(median(times), 2) for name, times in self._times.items()}
         rss = psutil.Process().memory_info().rss
         self.days.append(Day(self._hour // DAY_HOURS, known, entries, size, rss, **medians))
         self.progress(f"{self.days[-1]}")
         self._times.clear()
+
+
+def _yardstick_ms() -> float:
+    began = time.process_time()
+    json.loads(json.dumps(YARD))
+    return 1e3 * (time.process_time() - began)
 
 
 def look_after(pipeline_file: Path, now_us: int) -> None:
@@ -156,7 +165,10 @@ def look_after(pipeline_file: Path, now_us: int) -> None:
 
 
 def measure_month(folder: Path, days: int, files: int, progress: Progress) -> dict[str, Any]:
-    """Join so many files in so many days of event time; what the last day takes beside an early one."""
+    """Join so many files in so many days of event time; what the last day takes beside an early one.
+
+    Ratios of CPU are those of yardsticks.
+    """
     for log in ("queries", "clicks"):
         (folder / "logs" / log).mkdir(parents=True)
     (folder / "pipeline.yaml").write_text(PIPELINE)
@@ -174,7 +186,9 @@ def measure_month(folder: Path, days: int, files: int, progress: Progress) -> di
         calls = Callbacks(should_stop=month.is_over, on_batch=month.batch, on_progress=month.idle)
         result = shift_in_turn(pipeline, "east", month.clock, ledgers, calls).run("stop")
     early, last = (vars(month.days[at]) for at in (STEADY_DAY - 1, -1))
-    ratios = {name: round(last[name] / early[name], 2) for name in early if name not in COUNTED}
+    ratios = {name: round(last[name] / early[name], 2) for name in early if name not in NO_MEASURES}
+    of_yardsticks = last["yardstick_ms"] / early["yardstick_ms"]
+    ratios |= {name: round(ratios[name] / of_yardsticks, 2) for name in ("look_cpu_ms", "batch_cpu_ms")}
     load = [round(one, 1) for one in psutil.getloadavg()]
     counts = result.counts.as_dict()
     return {"days": [vars(day) for day in month.days], "ratios": ratios, "load": load, "counts": counts}

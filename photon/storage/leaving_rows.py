@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from photon.pipeline.location import Location
-from photon.storage.delta import HOOKS, columns_in_files
+from photon.storage.delta import HOOKS, columns_in_files, open_table
 from photon.storage.store import ObjectStore, store_of
 
 LEAST_SHARE = 0.1  # of a table's rows: for fewer, no file is written anew
@@ -38,7 +37,10 @@ class Rule:
 
 
 def let_rows_leave(table: DeltaTable, folder: Location, rule: Rule, added: AddedRows) -> int:
-    """Take the rows out that do not stay, if they are many enough; how many. OSError, DeltaError."""
+    """Take the rows out that do not stay, if they are many enough; how many. OSError, DeltaError.
+
+    0 also where nobody knows whether this commit or another one came first.
+    """
     store, files = store_of(folder), pa.table(table.get_add_actions())
     paths, sizes = files["path"].to_pylist(), files["size_bytes"].to_pylist()
     schema = columns_in_files(table)
@@ -57,8 +59,13 @@ def let_rows_leave(table: DeltaTable, folder: Location, rule: Rule, added: Added
             actions.append(RemoveAction(path, True, int(time.time() * 1_000), size_bytes, {}))
         if stay.any() and not stay.all():
             actions.append(added(folder, _read(store, path, schema).filter(pa.array(stay))))
-    if not _is_committed(table, actions):
-        store.remove(*(each.path for each in actions if isinstance(each, AddAction)))
+    try:
+        _commit(table, actions)
+    except CommitFailedError:
+        # Also if the answer to this very commit was lost, and the library has tried it again: look first.
+        there = pa.table(open_table(folder).get_add_actions())["path"].to_pylist()
+        new = {each.path for each in actions if isinstance(each, AddAction)}
+        store.remove(*new.difference(there))
         return 0
     return leaving
 
@@ -69,11 +76,8 @@ def _read(store: ObjectStore, path: str, columns: pa.Schema) -> pa.Table:
     return pa.concat_tables([columns.empty_table(), rows], promote_options="default")
 
 
-def _is_committed(table: DeltaTable, actions: list[AddAction | RemoveAction]) -> bool:
+def _commit(table: DeltaTable, actions: list[AddAction | RemoveAction]) -> None:
     once = CommitProperties(max_commit_retries=0)
-    with suppress(CommitFailedError):
-        table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=once, post_commithook_properties=HOOKS
-        )
-        return True
-    return False
+    table.create_write_transaction(
+        actions, "append", table.schema(), commit_properties=once, post_commithook_properties=HOOKS
+    )

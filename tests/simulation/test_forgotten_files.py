@@ -15,9 +15,12 @@ from photon.logs.forgotten_files import FORGET_FILES_AFTER_DAYS
 from photon.process.clock import MICROSECONDS
 from photon.state.losses import acknowledge
 from photon.state.view import view_state
-from photon.storage.verified_files import store_verified_offsets
+from photon.storage import append_table
+from photon.storage.verified_files import read_verified_offsets, store_verified_offsets
+from photon.upkeep.compact import plan_compaction
 from photon.upkeep.dead_letters.mending import FORGOTTEN, plan_mending
 from photon.upkeep.recovery import RecoveryPlan
+from photon.upkeep.unasked_rows import OF_FILES_DAYS
 from photon.verification.report import DatacenterReport
 from tests.simulation.reading import asking
 from tests.simulation.rebuilding import rebuild
@@ -293,3 +296,18 @@ def test_a_process_that_runs_on_forgets_once_an_hour(world: World) -> None:
     world.pipeline = world.pipeline.model_copy(update={"tailing": seldom})
     world.join(mode="stop", callbacks=Callbacks(lambda: world.clock.now_us() >= until_us))
     assert set(known(world)) == {"queries/new.jsonl", "clicks/new.jsonl"}
+
+
+def test_what_was_verified_of_a_forgotten_file_leaves_its_table_weeks_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_table, "LEAST_FILES", 1)
+    older(world)
+    old, new = (known(world)[path] for path in ("clicks/old.jsonl", "clicks/new.jsonl"))
+    store_verified_offsets(world.pipeline, "east", "1", {old: 10, new: 10}, world.clock.now_us())
+    remove(world)
+    pass_days(world)
+    for days, numbers in ((0, {old, new}), (OF_FILES_DAYS, {new})):
+        world.clock.advance(days * DAY_SECONDS)
+        plan_compaction(world.pipeline, "east", world.clock).apply()
+        assert read_verified_offsets(world.pipeline, "east", "1").keys() == numbers

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import Location
@@ -218,3 +219,18 @@ def test_rows_that_are_added_meanwhile_stay_and_the_next_pass_takes_the_others_o
         store_verified_offsets(pipeline, "east", "3", {8: 10 + number}, NOW_US)
     compact(pipeline)
     assert rows_of(pipeline) == [(7, 99), (8, 13)]
+
+
+def test_a_commit_whose_answer_was_lost_keeps_its_files(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken variant: the files of a commit that failed go, and nobody can read the table any more."""
+    real = DeltaTable.create_write_transaction
+
+    def lose_the_answer(table: DeltaTable, *arguments: Any, **named: Any) -> None:
+        real(table, *arguments, **named)
+        raise CommitFailedError("version 4 is there")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lose_the_answer)
+    compact(pipeline)
+    assert rows_of(pipeline) == [(7, 3), (8, 3)]
