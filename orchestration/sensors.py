@@ -42,9 +42,13 @@ from photon.process.errors import UserError
 from photon.registry.errors import RegistryUnavailable, RetiredDatacenter
 from photon.resources.environment import LocationSettings, ServedPipeline
 
+Decided = tuple[type[Exception], ...]
 
-def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:
-    """Why people keep a datacenter from joining, with what lets it join again; None if they don't.
+
+def why_not_to_run(
+    pipeline: Pipeline, datacenter: str, ended_by: Decided = (OnHold, RetiredDatacenter)
+) -> str | None:
+    """Why people keep a datacenter from running, with what lets it run again; None if they don't.
 
     None also while the registry is missing or does not answer: the run says so, and waits.
     """
@@ -53,7 +57,7 @@ def why_not_to_run(pipeline: Pipeline, datacenter: str) -> str | None:
         if register is not None:
             check_datacenters(pipeline, datacenter, register)
     except (OnHold, RetiredDatacenter) as error:
-        return str(error)
+        return str(error) if isinstance(error, ended_by) else None
     except (UserError, RegistryUnavailable):
         return None
     return None
@@ -83,7 +87,7 @@ class ShiftKind:
 def _why_not_to_land(pipeline: Pipeline, datacenter: str) -> str | None:
     """A hold keeps nobody from landing, for the broker removes messages all the same."""
     if pipeline.datacenters[datacenter].land:
-        return None
+        return why_not_to_run(pipeline, datacenter, (RetiredDatacenter,))
     return f"{pipeline.file} has nothing to land in {datacenter} any more: reload the code location"
 
 

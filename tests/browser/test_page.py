@@ -87,6 +87,15 @@ def test_it_says_what_is_broken_and_what_to_do_in_the_judges_words(browser: Brow
         expect(west.get_by_role("button", name="Copy")).to_have_count(1)
 
 
+def test_a_card_tells_how_far_its_topics_are_landed(browser: Browser, canned: Canned) -> None:
+    says = "lands topic clicks (300 partitions): 61 offsets wait, 90 s behind; most in 7 (60)"
+    canned.show(datacenter("east") | {"landing": [says]}, datacenter("west"), says="All is well")
+    with looking(browser, canned) as page:
+        landing = page.get_by_role("article", name="east").get_by_role("list", name="Landing")
+        expect(landing).to_have_text(says)
+        expect(page.get_by_role("list", name="Landing")).to_have_count(1)
+
+
 def test_a_click_in_flight_and_an_opened_detail_survive_that_numbers_change(
     browser: Browser, canned: Canned
 ) -> None:

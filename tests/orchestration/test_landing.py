@@ -21,6 +21,7 @@ from dagster import (
 )
 
 from photon.assets.pipeline_files import problems
+from photon.dispatcher.refusals import OnHold
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.landing import run_landing
@@ -29,6 +30,7 @@ from photon.landing.marker import ASIDE
 from photon.landing.service import LOCK, TopicToLand
 from photon.orchestration.sensors import LANDING, REASON_TAG
 from photon.process.operating_system import held_alone
+from photon.registry.errors import RetiredDatacenter
 from photon.resources.environment import location_settings
 from tests.e2e.process_marks import soon
 from tests.landing.simulated_topic import SimulatedBroker, SimulatedTopic
@@ -157,6 +159,20 @@ def test_topics_that_left_the_file_are_landed_no_more_and_its_check_says_so(
     assert "reload the code location" in str(tick.skip_message)
     now = location_settings({"PHOTON_PIPELINES": str(location.file)})
     assert "other datacenters with land" in problems(location.settings, now)[str(location.file)]
+
+
+@pytest.mark.parametrize(
+    ("decided", "lands"), [(OnHold("on hold"), ["east"]), (RetiredDatacenter("east is retired"), [])]
+)
+def test_a_datacenter_on_hold_is_landed_for_retention_goes_on_and_a_retired_one_is_not(
+    location: Location, monkeypatch: pytest.MonkeyPatch, decided: Exception, lands: list[str]
+) -> None:
+    def decide(*_: object) -> None:
+        raise decided
+
+    monkeypatch.setattr("photon.orchestration.sensors.asked_in_time", lambda *_, **__: "a register")
+    monkeypatch.setattr("photon.orchestration.sensors.check_datacenters", decide)
+    assert launched(location.tick(kind=LANDING)) == lands
 
 
 def test_a_shift_lands_what_there_is_reports_it_and_ends_when_it_is_told_to(
