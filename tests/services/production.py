@@ -24,19 +24,24 @@ from photon.process.clock import SystemClock
 PROJECT = Path(__file__).parents[2]
 PRODUCTION = PROJECT / "infra" / "production"
 UNITS = tuple(sorted(path.stem for path in PRODUCTION.glob("*.service")))
-INSTALLED = Path("/opt/photon/.venv/bin")  # the units have Photon there
+INSTALLED, SETTINGS = Path("/opt/photon/bin"), Path("/etc/photon")  # where the units have Photon
 
 
 def commands_of(unit: str, environment: Mapping[str, str], key: str = "ExecStart") -> list[list[str]]:
     """Return the commands that systemd would run for a unit, with this project's programs."""
     lines = re.findall(rf"^{key}=(.+)$", (PRODUCTION / f"{unit}.service").read_text(), flags=re.MULTILINE)
     found = [shlex.split(Template(line).substitute(environment)) for line in lines]
-    return [[_here(program), *arguments] for program, *arguments in found]
+    return [[_here(program), *map(_file_here, arguments)] for program, *arguments in found]
 
 
 def _here(program: str) -> str:
     assert Path(program).parent == INSTALLED, program
     return str(Path(sys.executable).with_name(Path(program).name))
+
+
+def _file_here(argument: str) -> str:
+    is_file = Path(argument).parent == SETTINGS
+    return str(PRODUCTION / Path(argument).name) if is_file else argument
 
 
 def home_in(folder: Path) -> Path:
