@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
     AssetKey,
     AssetRecordsFilter,
     DagsterEventType,
     DagsterInstance,
     DagsterRunStatus,
     ExecuteInProcessResult,
+    build_sensor_context,
 )
 
 from photon.assets.pipeline_files import problems
@@ -26,9 +29,10 @@ from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.landing import run_landing
 from photon.dispatcher.shift.lease import LEASE_SECONDS, lease_status_of
-from photon.landing.marker import ASIDE
+from photon.landing.marker import ASIDE, Loss, Marker, put_marker
 from photon.landing.service import LOCK, TopicToLand
 from photon.orchestration.sensors import LANDING, REASON_TAG
+from photon.orchestration.watcher import watcher_sensor
 from photon.process.operating_system import held_alone
 from photon.registry.errors import RetiredDatacenter
 from photon.resources.environment import location_settings
@@ -173,6 +177,22 @@ def test_a_datacenter_on_hold_is_landed_for_retention_goes_on_and_a_retired_one_
     monkeypatch.setattr("photon.orchestration.sensors.asked_in_time", lambda *_, **__: "a register")
     monkeypatch.setattr("photon.orchestration.sensors.check_datacenters", decide)
     assert launched(location.tick(kind=LANDING)) == lands
+
+
+def test_a_partition_that_stands_is_red_in_dagster_with_the_command_that_has_it_go_on(
+    location: Location,
+) -> None:
+    loss = Loss("l1", 0, "retention", 5, 9, location.clock.now_us())
+    put_marker(folder(location), Marker("clicks", "boot", location.clock.now_us(), losses=(loss,)))
+    context = build_sensor_context(location.instance, definitions=location.defs)
+    events = watcher_sensor(location.served, location.clock).evaluate_tick(context).asset_events
+    checks = {one.check_name: one for one in events if isinstance(one, AssetCheckEvaluation)}
+    red = checks["east__logs"]
+    assert (red.passed, red.severity) == (False, AssetCheckSeverity.ERROR)
+    assert "messages from offset 5 to 9" in str(red.description)
+    remedy = str(red.metadata["what_to_do"].value)
+    assert f"photon acknowledge {location.pipeline.typed} east" in remedy
+    assert "the job clicks__acknowledgement" in remedy
 
 
 def test_a_shift_lands_what_there_is_reports_it_and_ends_when_it_is_told_to(
