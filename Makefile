@@ -12,7 +12,7 @@ export PIP_NO_INPUT := 1
 # Set in many images; each process would compile Photon's modules anew, which takes 1 s of a core.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup prerequisites minio dynoxide dynamodb-local kafka dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-s3 bench-killed-shift bench-returning bench-month flink figures wheel lock clean
+.PHONY: help setup prerequisites minio dynoxide dynamodb-local kafka dbt check weight docs test none-skipped test-fast test-all test-long screenshots soak soak-outages demo dev example bench bench-quick bench-live bench-backfill bench-tables bench-scaling bench-verification bench-feed bench-landing bench-s3 bench-killed-shift bench-returning bench-month flink figures wheel lock clean
 
 help:
 	@echo "make setup      .venv with photon and all it needs, and Delta's JARs"
@@ -41,6 +41,7 @@ help:
 	@echo "make bench-scaling  measure how a join grows with cores; needs Linux and root"
 	@echo "make bench-verification  measure how much memory a verification of a day takes, beside one of an hour"
 	@echo "make bench-feed  measure deliveries to PostgreSQL, beside Spark's Delta source"
+	@echo "make bench-landing  measure the delay of landing and its catch-up, and a join of topics beside Spark's"
 	@echo "make bench-s3   count requests to S3 and their price, of a commit and of an idle hour"
 	@echo "make bench-month  100,000 log files that come and go in a month of event time: memory, state, look, batch"
 	@echo "make bench-returning     measure a restart after a silence in which others passed a batch over"
@@ -218,6 +219,10 @@ bench-verification: setup
 
 bench-feed: setup
 	$(BIN)/python -m bench feed
+
+bench-landing: kafka
+	$(BIN)/python -m bench landing
+	$(BIN)/python -m bench landing-peers
 
 bench-s3: setup
 	$(BIN)/python -m bench s3

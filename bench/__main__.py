@@ -237,6 +237,34 @@ def feed(folder: Path, seconds: float, rows: int, releases: int, rounds: int, as
 
 
 @measurement
+@click.option("--seconds", default=60.0, show_default=True, help="Of messages at a steady rate.")
+@click.option("--rate", default=5_000, show_default=True, help="Messages a second, of 500 bytes.")
+@click.option("--messages", default=1_000_000, show_default=True, help="Of the catch-up.")
+def landing(folder: Path, seconds: float, rate: int, messages: int, as_json: bool) -> None:
+    """Delay from a broker's acknowledgement to a line that can be read, and messages a core lands."""
+    from bench.landing_delay import measure_landing
+
+    found = measure_landing(folder, seconds, rate, messages, progress)
+    print_found(found, (f"{name:40}{value:12,.3f}" for name, value in found.items()), as_json)
+
+
+@measurement
+@click.option("--seconds", default=60.0, show_default=True, help="Calm, and again after a kill.")
+@click.option("--rate", default=1_000, show_default=True, help="Queries a second; a click for each tenth.")
+def landing_peers(folder: Path, seconds: float, rate: int, as_json: bool) -> None:
+    """Two topics landed and joined, beside Spark's join of them: delay, cores, and a kill -9 of each."""
+    from bench.landing_peers import measure_peers
+    from bench.live_measurement import MeasurementFailed
+
+    try:
+        found = measure_peers(folder, seconds, rate, progress)
+    except MeasurementFailed as error:
+        fail(str(error), NOT_DONE)
+    lines = (f"{who:10}{name:25}{value:12,.3f}" for who, one in found.items() for name, value in one.items())
+    print_found(found, lines, as_json)
+
+
+@measurement
 @click.option("--hours", type=int, multiple=True, default=(1, 24), show_default=True, help="Of logs; repeat.")
 @click.option("--events-an-hour", default=10_000, show_default=True, help="Of each log.")
 def verification(folder: Path, hours: tuple[int, ...], events_an_hour: int, as_json: bool) -> None:
