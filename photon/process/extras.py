@@ -18,7 +18,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dagster": ("dagster", "dagster_pyspark", "matplotlib"),
         "postgres": ("psycopg2",),
         "kafka": ("confluent_kafka",),
-        "objects": ("fastavro",),
+        "objects": ("fastavro", "cramjam"),
     }
 )
 _MORE = {"spark": ", then: photon setup; a join of small logs needs no Spark: --engine local"}

@@ -192,6 +192,7 @@ ROWS = avro([{"name": "n", "type": "long"}], *({"n": n} for n in range(9)))
         (b"PAR1" + b"\0" * 99, "can't be read"),
         (ROWS[:-4], "can't be read"),
         (ROWS[:40], "can't be read"),
+        (ROWS[:-20] + b"\xff\xff\xff" + ROWS[-17:], "can't be read"),
         (b"ORC\x01", "is ORC, which is not read"),
         (b"PK\x03\x04", "is zip, which is not read"),
         (b"\x28\xb5\x2f\xfd junk", "can't be read"),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from photon.landing.lines import line_of
+from photon.process.errors import UserError
 from photon.process.extras import need_extra
 from photon.storage.json_lines import lines_of, values
 
@@ -53,11 +54,11 @@ def write_lines(path: Path, ending: str, constant: Mapping[str, str], sink: Bina
     try:
         for data in _lines(path, ending, constant):
             sink.write(data)
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise ObjectBroken(f"can't be read: {error}") from None  # Arrow's, of compressed bytes
-    except (ValueError, EOFError, LookupError, TypeError, ArithmeticError, pa.ArrowException) as error:
+    except (UserError, ObjectBroken):
+        raise
+    except Exception as error:  # of libraries, about bytes that anybody may have written: any
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk; Arrow's errors of compressed bytes have no number
         raise ObjectBroken(f"can't be read: {error or type(error).__name__}") from None
 
 
