@@ -15,8 +15,8 @@ from photon.landing.beginning import FilesThere, begin_of
 from photon.landing.lines import has_schema_prefix
 from photon.landing.losses import Losses
 from photon.landing.marker import LossKind, Marker, put_marker, read_marker
-from photon.landing.partition import OtherContent, Partition, Taken
-from photon.landing.partition_file import FileReplaced, files_of
+from photon.landing.partition import OtherContent, Partition, Taken, sync_all
+from photon.landing.partition_file import files_of
 from photon.landing.topic import (
     BrokerSilent,
     Given,
@@ -364,13 +364,7 @@ class Lander:
 
     def _sync(self) -> bool:
         """Put all on disk; False if somebody has replaced a file, whose lines are then landed anew."""
-        replaced = []
-        for partition in self._partitions.values():
-            try:
-                partition.sync()
-            except FileReplaced as error:
-                log.warning("topic %s: somebody removed or replaced %s", self._name, error)
-                replaced.append(partition)
+        replaced = sync_all(list(self._partitions.values()))
         if not replaced:
             return True
         try:

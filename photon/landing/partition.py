@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,12 +12,16 @@ from typing import Literal
 from photon.landing.beginning import Begin
 from photon.landing.lines import Line, line_of
 from photon.landing.marker import AtEnd, Landed, LastLine
-from photon.landing.partition_file import FileName, PartitionFile, end_last_line, files_of
+from photon.landing.partition_file import FileName, FileReplaced, PartitionFile, end_last_line, files_of
 from photon.landing.topic import Message, Offsets
 
 Taken = Literal["messages", "odd", "tombstones"]  # as the marker counts them
 
 FILE_BYTES = 2**28  # a longer file is ended and a new one begun, so that what joins have read can be deleted
+# 300 files took 0.2 to 1.2 s one after the other, and 0.05 s by 16: the file system makes one commit of them.
+FEW_FILES, SYNCS_AT_ONCE = 8, 16
+
+log = logging.getLogger(__name__)
 
 
 class OtherContent(Exception):
@@ -203,3 +210,21 @@ class Partition:
             reached_us=self.reached_us,
             stopped_by=self.stopped_by,
         )
+
+
+def sync_all(partitions: Sequence[Partition]) -> list[Partition]:
+    """Put what is written on disk, of many at once; those whose file somebody has replaced. OSError."""
+    if len(partitions) <= FEW_FILES:
+        return [one for one in partitions if not _is_synced(one)]
+    with ThreadPoolExecutor(SYNCS_AT_ONCE, "sync") as threads:
+        synced = list(threads.map(_is_synced, partitions))
+    return [one for one, is_synced in zip(partitions, synced, strict=True) if not is_synced]
+
+
+def _is_synced(partition: Partition) -> bool:
+    try:
+        partition.sync()
+    except FileReplaced as error:
+        log.warning("somebody removed or replaced %s", error)
+        return False
+    return True

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import errno
 from pathlib import Path
 
 import pytest
 
 from photon.landing.lander import Lander, TopicRefused
 from photon.landing.marker import ASIDE, MARKER
+from photon.landing.partition import Partition
 from photon.landing.partition_file import LandedAlready
 from tests.landing.landing_world import BOOT, NAME, LandingWorld, value_of
 from tests.landing.simulated_topic import SimulatedTopic
@@ -380,3 +382,49 @@ def test_a_folder_of_another_topic_is_refused(world: LandingWorld) -> None:
     world.land()
     with pytest.raises(TopicRefused, match="another folder"):
         Lander(SimulatedTopic(world.broker), "views", world.folder, world.clock, AtOnce(), BOOT).begin()
+
+
+def test_files_of_many_partitions_are_on_disk_before_the_marker_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, synced = LandingWorld(tmp_path, partitions=40), set[int]()
+    sync = Partition.sync
+    monkeypatch.setattr(Partition, "sync", lambda one: (sync(one), synced.add(one.number)))
+    for number in range(40):
+        world.broker.send(number, value_of(number))
+    world.land()
+    assert synced == set(range(40))
+    assert [world.lines(number) for number in range(40)] == [[value_of(number)] for number in range(40)]
+    assert all(one.file_bytes == len(world.text(n)) for n, one in world.marker.partitions.items())
+
+
+def test_one_of_many_files_that_somebody_removed_is_landed_again(tmp_path: Path) -> None:
+    world = LandingWorld(tmp_path, partitions=40)
+    for number in range(40):
+        world.broker.send(number, value_of(number))
+    lander = world.land()
+    (file,) = (world.folder / "7").glob("*.jsonl")
+    file.unlink()
+    world.land(lander)
+    assert world.lines(7) == [value_of(7)]
+
+
+def test_a_full_disk_at_one_of_many_files_ends_no_lander(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, sync, is_full = LandingWorld(tmp_path, partitions=40), Partition.sync, [True]
+
+    def full_at_7(one: Partition) -> None:
+        if one.number == 7 and is_full:
+            raise OSError(errno.ENOSPC, "no room")
+        sync(one)
+
+    lander = world.lander()
+    monkeypatch.setattr(Partition, "sync", full_at_7)
+    for number in range(40):
+        world.broker.send(number, value_of(number))
+    world.land(lander)
+    assert world.marker.messages == 0
+    is_full.clear()
+    world.land(lander)
+    assert world.marker.messages == 40
