@@ -97,55 +97,22 @@ def test_a_join_that_starts_while_its_master_is_away_waits_for_it(tmp_path: Path
     assert joined_rows(pipeline)["click"].to_pylist() == ["c0"]
 
 
-@pytest.mark.long  # test_executors.py misses such a worker within 20 s; the first test has a join that is red
-def test_a_join_whose_last_worker_loses_its_power_is_red_within_30_s_and_goes_on_with_another_one(
+def test_a_rebuild_whose_last_executor_goes_says_within_30_s_that_it_waits_and_goes_on_with_another_one(
     tmp_path: Path,
 ) -> None:
     with spark_cluster(tmp_path / "cluster", workers=1) as cluster:
-        pipeline = one_query(tmp_path, "c0", more=settings(cluster, batch_events=1_000))
-        with running("join", pipeline, "-d", "east") as joining:
-            wait_for_rows(pipeline, "east", at_least=1)
-            cluster.workers[0].stand_still()
-            log_clicks(pipeline, "c1")
-            red, took_seconds = works(pipeline, "error")
-            assert NO_EXECUTOR in red.says
-            assert took_seconds < TOLD_SECONDS
-            cluster.add_worker()
-            wait_for_rows(pipeline, "east", at_least=2)
-            works(pipeline, "ok")
-            joining.send_signal(signal.SIGTERM)
-            _, errors = joining.communicate(timeout=PATIENCE_SECONDS)
-    assert joining.returncode == 0, errors
-    assert sorted(joined_rows(pipeline)["click"].to_pylist()) == ["c0", "c1"]
-
-
-VERIFIES = (("verify", "--record", "--json"), "looking for the primary events")
-REBUILDS = (("backfill", "-d", "east", "--day", "1970-01-01", "--rebuild", "--json"), "starting Spark")
-
-
-# A cluster each. test_executors.py has drivers that their master forgets, and does not.
-@pytest.mark.parametrize("is_forgotten", [pytest.param(False, marks=pytest.mark.long), True])
-@pytest.mark.parametrize(
-    "program", [pytest.param(VERIFIES, marks=pytest.mark.long), REBUILDS], ids=["verify", "backfill"]
-)
-def test_a_program_whose_last_executor_goes_says_within_30_s_that_it_waits_and_goes_on_with_another_one(
-    tmp_path: Path, program: tuple[tuple[str, ...], str], is_forgotten: bool
-) -> None:
-    arguments, step = program
-    with spark_cluster(tmp_path / "cluster", workers=1) as cluster:
         pipeline = one_query(tmp_path, "c0", "c1", more=settings(cluster, batch_events=1_000))
         photon("join", pipeline, "--complete", "--engine", "local")
-        with running(arguments[0], pipeline, *arguments[1:]) as started:
-            line_with(step, started)
+        words = ("backfill", pipeline, "-d", "east", "--day", "1970-01-01", "--rebuild", "--json")
+        with running(*words) as started:
+            line_with("starting Spark", started)
             cluster.workers[0].kill()
-            if is_forgotten:
-                cluster.master.kill()
+            cluster.master.kill()
             began = time.monotonic()
             said = line_with("waits: ", started)
             assert NO_EXECUTOR in said or "Spark has no session" in said, "its session may be on its way"
             assert time.monotonic() - began < TOLD_SECONDS
-            if is_forgotten:
-                cluster.master.start()
+            cluster.master.start()
             cluster.add_worker()
             printed, errors = started.communicate(timeout=PATIENCE_SECONDS)
     assert started.returncode == 0, errors

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from bench.flink_environment import flink
 from bench.join_contenders import contender
 from bench.join_flink import STATES
 from bench.join_logs import PREFIX, JoinLogs
@@ -20,7 +19,6 @@ from bench.join_measurement import (
     CONTENDERS,
     HURTS,
     KILL,
-    Bench,
     Sizes,
     measure_joins,
     ratios,
@@ -148,17 +146,6 @@ def test_a_run_that_would_begin_too_late_is_left_out_and_named(tmp_path: Path) -
     found = measure_joins(tmp_path, sizes, ["photon", "batch"], print)
     assert found["runs"] == found["hurts"] == []
     assert list(found["left_out"]) == ["plain photon 1", "plain batch 1"]
-
-
-@pytest.mark.long  # make bench compares the rows of each peer too
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.parametrize("name", [*PEERS, *STATES])
-def test_a_peer_joins_every_click_once(name: str, tmp_path: Path) -> None:
-    if name in STATES and not flink().is_there():
-        pytest.skip("Flink is not there: make flink")
-    run = Bench(tmp_path, JoinLogs(600, 200, files=2), progress=print).run(name, 1)
-    assert run.found == Found(rows=200, lost=0, doubled=0, wrong=0)
 
 
 @pytest.mark.long

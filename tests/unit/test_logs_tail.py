@@ -326,6 +326,44 @@ def test_a_cut_that_can_not_read_is_reported_by_the_next_look(world, monkeypatch
     assert world.look().problems == ()
 
 
+def test_a_file_in_which_a_lookup_failed_is_tried_in_its_turn_until_it_can_be_read(world, monkeypatch):
+    world.write("a.log", b"one\n")
+    world.read()
+    for _ in range(2):  # the second time as the first: what was read has no pause to go on with
+        world.tail.doubt([world.tracked[1].file])
+        with monkeypatch.context() as patch:
+            refuse_to_open(patch, "a.log")
+            unread = world.look().seen_files.unread
+            assert [(one.path, one.may_pass) for one in unread] == [("a.log", False)]
+        assert [problem.path for problem in world.look().problems] == ["a.log"], "its turn has not come"
+        world.now_us += FIRST_PAUSE_US
+        assert world.look().problems == ()
+    refuse_to_open(monkeypatch, "a.log")
+    assert world.look().problems == (), "nobody doubts it any more"
+
+
+def test_a_folder_that_shows_none_of_its_files_may_be_a_disk_that_is_not_mounted(world):
+    world.write("one/a.log", b"one\n")
+    world.write("two/b.log", b"two\n")
+    world.look()
+    (world.folder / "two/b.log").unlink()
+    is_shown = world.look().seen_files.is_shown
+    assert [is_shown(f"{folder}/c.log") for folder in ("one", "two", "three")] == [True, False, False]
+
+
+def test_when_a_file_was_written_is_known_by_its_own_name_alone(world):
+    world.write("a.log", b"one\n")
+    world.look()
+    world.append("a.log", b"two\n")
+    os.utime(world.folder / "a.log", ns=(5, 5))
+    world.look()
+    assert world.tracked[1].modified_ns == 5
+    (world.folder / "a.log").rename(world.folder / "a.log.1")
+    os.utime(world.folder / "a.log.1", ns=(7, 7))
+    world.look()
+    assert (world.paths(), world.tracked[1].modified_ns) == ({1: "a.log.1"}, 5)
+
+
 def test_a_header_longer_than_the_limit_is_a_problem(tmp_path):
     world = named(tmp_path, "*.csv", "csv", line=100)
     world.write("a.csv", b"x" * 101 + b"\n1\n")
