@@ -1,4 +1,4 @@
-"""The asset `landing`: a shift lands the topics of a datacenter for some time, and reports once a minute."""
+"""The asset `landing`: a shift makes logs of topics and objects for some time, and reports once a minute."""
 
 # Annotations must be types here, not strings: Dagster reads that of `context`.
 import logging
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class LandingReporter:
-    """Reports how far a datacenter's topics are landed, in the events of a shift's run."""
+    """Reports how far a datacenter's sources are landed, in the events of a shift's run."""
 
     def __init__(
         self, context: AssetExecutionContext, served: ServedPipeline, clock: Clock | None = None
@@ -61,7 +61,7 @@ class LandingReporter:
             log.exception("datacenter %s: a report of its landing could not be stored", self._datacenter)
 
     def metadata(self) -> Metadata:
-        """How far each topic is: in words, and in numbers for the plots."""
+        """How far each source is: in words, and in numbers for the plots."""
         now_us = self._clock.now_us()
         seen = look_at_landing(self._pipeline, self._datacenter, now_us)
         key, served = self._served.asset_key(ASSET), self._served.landing
@@ -90,8 +90,8 @@ def landing_asset(served: ServedPipeline) -> AssetsDefinition:
         freshness_policy=freshness(served.pipeline.health.stale),
         metadata=places({name: place.logs for name, place in landing_places.items()}, "folder"),
         description=(
-            "Log files that are made of a broker's topics. A materialization is a shift, which lands what is "
-            "in the topics and what comes, beside joins, and reports while it does."
+            "Log files that are made of a broker's topics, or of objects. A materialization is a shift, "
+            "which lands what is there and what comes, beside joins, and reports while it does."
         ),
     )
     def landing(context: AssetExecutionContext) -> MaterializeResult[None]:

@@ -85,7 +85,7 @@ def _definitions_of(served: ServedPipeline) -> Definitions:
         served.job_name(LANDING.job),
         selection=AssetSelection.assets(served.asset_key(LANDING.asset)),
         executor_def=IN_ONE_PROCESS,
-        description="Lands one datacenter's topics for some time; its sensor starts it.",
+        description="Lands one datacenter's topics and objects for some time; its sensor starts it.",
     )
     asset_works: Sequence[AssetWork] = (*REPORTS, *evaluations_of(served))
     return Definitions(

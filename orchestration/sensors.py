@@ -1,7 +1,7 @@
 """Sensors of shifts, of logs and of pipeline files.
 
 Each datacenter has one that carries out every few seconds what `shift_decision` decides, and another one for
-shifts that land its topics, if it has any. Each pipeline has one that observes its logs, and a code location
+shifts that land its logs, if it has any. Each pipeline has one that observes its logs, and a code location
 one that tells of pipeline files which are not served.
 """
 
@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShiftKind:
-    """What shifts of a datacenter do: join its logs, or land its topics."""
+    """What shifts of a datacenter do: join its logs, or land them."""
 
     job: str
     asset: str

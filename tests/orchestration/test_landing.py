@@ -37,6 +37,7 @@ from photon.process.operating_system import held_alone
 from photon.registry.errors import RetiredDatacenter
 from photon.resources.environment import location_settings
 from tests.e2e.process_marks import soon
+from tests.landing.objects_world import parquet
 from tests.landing.simulated_topic import SimulatedBroker, SimulatedTopic
 from tests.orchestration.location import Location, launched
 
@@ -206,6 +207,22 @@ def test_a_shift_lands_what_there_is_reports_it_and_ends_when_it_is_told_to(
     lease = lease_status_of(LANDING.lease_in(location.pipeline, "east")).lease
     assert lease is not None
     assert lease.released_us is not None
+
+
+def test_objects_are_landed_as_topics_are(tmp_path: Path, instance: DagsterInstance) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "a.parquet").write_bytes(parquet(0, 1))
+    land = 'land: [{objects: "store/*.parquet", into: clicks}]'
+    location = Location(tmp_path, instance=instance, land=land)
+    asset = location.defs.get_repository_def().asset_graph.get(LANDED)
+    assert asset.kinds == {"json", "objects"}
+
+    def landed() -> bool:
+        return any(b'"c1"' in file.read_bytes() for file in folder(location).rglob("*.jsonl"))
+
+    assert landing_beside(location, lambda: soon(landed)).success
+    assert landed()
+    assert "1 object landed" in last_report(instance)["says"]
 
 
 def test_a_canceled_run_ends_as_canceled_and_has_landed_all_that_it_took(

@@ -1,4 +1,4 @@
-"""A shift that lands a datacenter's topics, beside the shifts that join its logs, and in turns as those."""
+"""A shift that lands a datacenter's sources, beside the shifts that join its logs, and in turns as those."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.2  # how soon a shift notices that it is to end
 
 
 def landing_lease(pipeline: Pipeline, datacenter: str) -> Path:
-    """The folder whose lease says who lands a datacenter's topics. `photon land` takes none."""
+    """The folder whose lease says who lands a datacenter's sources. `photon land` takes none."""
     logs = pipeline.datacenters[datacenter].logs
     assert isinstance(logs, Path), "the pipeline file refuses others"
     return logs / ASIDE / f"{pipeline.name}.{datacenter}"
