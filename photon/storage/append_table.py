@@ -25,6 +25,7 @@ from photon.pipeline.location import Location
 from photon.process.errors import FormatTooNew
 from photon.process.readable import counted
 from photon.storage.delta import (
+    HOOKS,
     LOG_FOLDER,
     check_writable,
     create_table,
@@ -188,7 +189,10 @@ def append_rows(table: DeltaTable, folder: Location, rows: pa.Table) -> None:
     check_writable(table, folder, expected(rows.schema))
     if _BOUNDED_PROPERTY not in table.metadata().configuration:
         table.alter.set_table_properties({_BOUNDED_PROPERTY: _AT})
-    table.create_write_transaction([_added(folder, rows)], mode="append", schema=table.schema())
+    added = [_added(folder, rows)]
+    table.create_write_transaction(
+        added, mode="append", schema=table.schema(), post_commithook_properties=HOOKS
+    )
 
 
 def _added(folder: Location, rows: pa.Table) -> AddAction:
@@ -209,7 +213,7 @@ def compact_report_table(folder: Location, rule: Rule | None = None) -> tuple[in
     """Make one file of many small ones; files before and after, and removed a week later. None: no table.
 
     Before that, rows leave that do not stay by the `rule`; without one all stay. delta-rs makes the file: no
-    row is read back by its batch here. It also removes entries of the log after 30 days. LakeUnavailable.
+    row is read back by its batch here. LakeUnavailable.
     """
     with lake_errors(f"compact {folder}"):
         if not is_table(folder):

@@ -100,7 +100,12 @@ class CompactionPlan:
         done: dict[str, Compacted] = {one.table.name: self._keep_fit(one, say) for one in self.tables}
         with open_view(self.pipeline.datacenters[self.datacenter].state) as view:
             rules = rules_of(KnownFiles.of(view), self.clock.now_us())
-        return {**done, **_of_reports(lake, lambda report, at: compact_report_table(at, rules.get(report)))}
+        log_since_us = self.clock.now_us() - microseconds(self.pipeline.compaction.keep_log)
+
+        def compact_one(report: ReportTable, at: Location) -> tuple[int, int, int] | None:
+            return compact_report_table(at, rules.get(report))
+
+        return {**done, **_of_reports(lake, compact_one, partial(clean, before_us=log_since_us))}
 
     def _keep_fit(self, plan: TablePlan, say: Say) -> Compacted:
         table, now_us = plan.table, self.clock.now_us
@@ -165,19 +170,27 @@ def plan_compaction(
         )
         tables.append(TablePlan(table, groups, expected))
     expected_of: dict[str, Compacted] = {one.table.name: one.expected for one in tables}
-    reports = _of_reports(place.lake, lambda _, at: would_compact_report_table(at))
+    log_since_us = now_us - microseconds(pipeline.compaction.keep_log)
+    cleaned = partial(would_clean, before_us=log_since_us)
+    reports = _of_reports(place.lake, lambda _, at: would_compact_report_table(at), cleaned)
     return CompactionPlan(pipeline, datacenter, clock, tables, {**expected_of, **reports})
 
 
 def _of_reports(
-    lake: Location, compact_one: Callable[[ReportTable, Location], tuple[int, int, int] | None]
+    lake: Location,
+    compact_one: Callable[[ReportTable, Location], tuple[int, int, int] | None],
+    clean_one: Callable[[Location], int],
 ) -> dict[str, Compacted]:
-    """Compact each table of reports by this function, or look what that would do."""
+    """Compact each table of reports and clean its log by these functions, or look what that would do.
+
+    Points are added each minute, and each open table lists its log.
+    """
     found: dict[str, Compacted] = {}
     for report in REPORT_TABLES:
         if (done := compact_one(report, lake / report)) is not None:
             before, after, removed = done
-            found[report] = Compacted(before, after, int(after < before), data_files_removed=removed)
+            entries = clean_one(lake / report)
+            found[report] = Compacted(before, after, int(after < before), 0, entries, removed)
     return found
 
 

@@ -37,6 +37,7 @@ from photon.verification.stored_reports import (
 )
 from tests.support.crashes import SimulatedCrash, raise_simulated_crash
 from tests.support.faulty_disk import FaultyDisk
+from tests.support.manual_clock import ManualClock
 from tests.support.pipelines import PIPELINE
 
 AT_US = 1_767_607_200_123_456
@@ -252,3 +253,20 @@ def _rows(pipeline: Pipeline) -> list[int]:
     with REPORTS.reading(pipeline, "east") as dataset:
         assert dataset is not None
         return list(dataset.to_table(columns=["rows"])["rows"].to_pylist())
+
+
+def test_a_pass_cleans_the_logs_of_reports_and_what_they_say_stays(many: Pipeline) -> None:
+    """Broken variant: entries stay for 30 days. Points of each minute make 43,200, and each commit lists them."""
+    for number in range(20):
+        store(many, AT_US + 10 + number, east=SOUND)
+    log = REPORTS.folder(many, "east") / "_delta_log"
+    assert isinstance(log, Path)
+    clock = ManualClock(SystemClock().now_us() + 86_400 * 1_000_000)
+    expected = plan_compaction(many, "east", clock).expected["verification_reports"]
+    done = plan_compaction(many, "east", clock).apply()["verification_reports"]
+    assert done.log_files_removed >= expected.log_files_removed >= 20
+    assert len(list(log.glob("*.json"))) <= 5
+    assert newest(many, ["east"])["east"].at_us == AT_US + 29
+    store(many, AT_US + 1_000_000, east=SOUND)
+    assert newest(many, ["east"])["east"].at_us == AT_US + 1_000_000
+    assert len(_rows(many)) == 25
