@@ -256,7 +256,7 @@ def _rows(pipeline: Pipeline) -> list[int]:
 
 
 def test_a_pass_cleans_the_logs_of_reports_and_what_they_say_stays(many: Pipeline) -> None:
-    """Broken variant: entries stay for 30 days. Points of each minute make 43,200, and each commit lists them."""
+    """Broken variant: entries stay for 30 days, of points 43,200, and each commit lists them."""
     for number in range(20):
         store(many, AT_US + 10 + number, east=SOUND)
     log = REPORTS.folder(many, "east") / "_delta_log"
