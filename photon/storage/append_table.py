@@ -189,10 +189,8 @@ def append_rows(table: DeltaTable, folder: Location, rows: pa.Table) -> None:
     check_writable(table, folder, expected(rows.schema))
     if _BOUNDED_PROPERTY not in table.metadata().configuration:
         table.alter.set_table_properties({_BOUNDED_PROPERTY: _AT})
-    added = [_added(folder, rows)]
-    table.create_write_transaction(
-        added, mode="append", schema=table.schema(), post_commithook_properties=HOOKS
-    )
+    added = _added(folder, rows)
+    table.create_write_transaction([added], "append", table.schema(), post_commithook_properties=HOOKS)
 
 
 def _added(folder: Location, rows: pa.Table) -> AddAction:
