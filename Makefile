@@ -151,7 +151,7 @@ none-skipped:
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
 # process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
 test-all: none-skipped setup dynoxide dynamodb-local kafka
-	PHOTON_TESTS_AGAIN=$(AGAIN) $(BY_FILE) $(SLOW_FILES) $(shell cut -d: -f1 $(AGAIN) | sort -u) \
+	PHOTON_TESTS_AGAIN=$(AGAIN) $(BY_FILE) $(shell cut -d: -f1 $(AGAIN) | sort -u) $(SLOW_FILES) \
 	  -m "again or ((slow or services) and not (long or browser))"
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "not long" tests/e2e/outages

@@ -124,4 +124,4 @@ def test_a_command_that_is_interrupted_while_spark_starts_ends_with_130_and_leav
     assert json.loads(out) == {"error": "interrupted", "exit_status": 130}
     assert "Traceback" not in err
     # The kernel ends it with the command, a little after on a busy machine.
-    assert soon(lambda: not any(jvm.is_running() for jvm in jvms), 5)
+    assert soon(lambda: not any(jvm.is_running() for jvm in jvms))

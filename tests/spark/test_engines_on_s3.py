@@ -53,12 +53,14 @@ def test_an_engine_reads_all_rows_by_the_snippet_of_the_document(
     text = snippet if engine == "pyspark" else KEYS + snippet
     assert DOCUMENTED in text
     program = text.replace(DOCUMENTED, minio.url) + f"\nprint('rows:', rows.{ENGINES[engine]})"
-    # Compiled in full and without an archive of classes, Spark's JVM took three minutes.
-    java = {"JDK_JAVA_OPTIONS": " ".join((*JVM_OPTIONS, f"-XX:SharedArchiveFile={class_archive()}"))}
+    # As Photon's own sessions: else a JVM that compiles all, and 50 tasks for each small table, took minutes.
+    options = " ".join((*JVM_OPTIONS, f"-XX:SharedArchiveFile={class_archive()}"))
+    few = "--conf spark.databricks.delta.snapshotPartitions=1 --conf spark.sql.shuffle.partitions=4"
+    submit = {"PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{options}' {few} pyspark-shell"}
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=joined,
-        env={**os.environ, **java},
+        env={**os.environ, **submit},
         capture_output=True,
         text=True,
         check=False,

@@ -94,6 +94,7 @@ def test_what_hangs_ends_although_another_thread_is_at_work(hanging: threading.E
 def test_what_stands_in_line_for_a_processor_has_its_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no disk that hangs: nobody is told to look at one."""
     began = time.monotonic()
+    monkeypatch.setattr(in_time, "MOST_TIMES", 100)
     monkeypatch.setattr(in_time, "_in_line_seconds", lambda: time.monotonic() - began)
     assert Question(lambda: time.sleep(0.5) or True).answer(0.1, while_working=True)  # type: ignore[func-returns-value]
 
@@ -175,6 +176,7 @@ def test_a_registry_that_a_busy_machine_asks_late_is_no_silent_one(
         while time.process_time() < until:
             pass
 
+    monkeypatch.setattr(in_time, "MOST_TIMES", 100)
     monkeypatch.setattr(people, "register_of", register_of)
     assert decisions_in_time(pipeline, 0.1, while_working=True).unknown_because is None
     assert decisions_in_time(pipeline, 0.1).unknown_because is not None

@@ -85,7 +85,7 @@ def test_datacenters_end_with_the_command_whenever_it_is_killed(mark: str, milli
         assert command.poll() is None
     time.sleep(milliseconds / 1_000)  # the moment is what this test is about
     kill(command)
-    assert soon(lambda: not marked(mark), 5)
+    assert soon(lambda: not marked(mark))
 
 
 def test_workers_of_a_pool_end_with_the_process_that_has_it(mark: str, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_workers_of_a_pool_end_with_the_process_that_has_it(mark: str, tmp_path:
     assert process.stdout.readline() == "both work\n"
     assert len(marked(mark)) >= 3
     kill(process)
-    assert soon(lambda: not marked(mark), 5)
+    assert soon(lambda: not marked(mark))
 
 
 def test_a_process_whose_parent_died_before_it_asked_ends_at_once() -> None:
