@@ -56,13 +56,9 @@ def test_an_engine_reads_all_rows_by_the_snippet_of_the_document(
     # As Photon's own sessions: else a JVM that compiles all, and 50 tasks for each small table, took minutes.
     options = " ".join((*JVM_OPTIONS, f"-XX:SharedArchiveFile={class_archive()}"))
     few = "--conf spark.databricks.delta.snapshotPartitions=1 --conf spark.sql.shuffle.partitions=4"
-    submit = {"PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{options}' {few} pyspark-shell"}
+    submit = f"--driver-java-options '{options}' {few} pyspark-shell"
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": submit}
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=joined,
-        env={**os.environ, **submit},
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", program], cwd=joined, env=environment, stdout=-1, stderr=-1, text=True
     )
     assert f"rows: {TRAFFIC.expected_outcomes().joined_total}" in done.stdout, done.stderr
