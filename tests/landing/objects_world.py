@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import obstore
@@ -42,10 +43,12 @@ class FailingObjects:
         self.before_end: Callable[[], None] = lambda: None
         self.before_read: Callable[[str], None] = lambda _: None
         self.reads: list[str] = []
+        self.lists_quotes = True  # around ETags: Azure's listings have none, its answers have
         self.is_away = False  # as a disk that is not mounted: its folder is there, and empty
 
     def objects(self) -> Iterator[StoredObject]:
-        yield from () if self.is_away else self._inner.objects()
+        for one in () if self.is_away else self._inner.objects():
+            yield one if self.lists_quotes else replace(one, etag=one.etag.strip('"'))
         self.before_end()
 
     def read_object(self, name: str, start_bytes: int, end_bytes: int) -> tuple[bytes, StoredObject]:

@@ -144,6 +144,13 @@ def test_a_full_disk_is_told_and_landing_goes_on_after_it(world: ObjectsWorld) -
 # -- the store changes meanwhile
 
 
+def test_an_etag_is_the_same_with_and_without_quotes(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": parquet(1)})
+    world.objects.lists_quotes = False
+    assert world.look()
+    assert world.lines() == lines_of(1)
+
+
 def test_an_object_that_is_replaced_while_it_is_read_is_landed_as_it_is_then(world: ObjectsWorld) -> None:
     world.put({"a.parquet": parquet(1)})
     world.objects.before_read = lambda name: (
@@ -151,7 +158,9 @@ def test_an_object_that_is_replaced_while_it_is_read_is_landed_as_it_is_then(wor
     )
     assert not world.look()
     assert world.marker.at_end is None
+    assert world.marker.problem == "a.parquet was replaced while it was read"
     assert world.look()
+    assert world.marker.problem == ""
     assert world.lines() == lines_of(2)
 
 

@@ -106,7 +106,8 @@ class ObjectsLander:
                 if not is_stopped() and self._land(one):
                     del self._left[one.name]
             if self._left or listed.count > len(listed.new):
-                self._say()
+                replaced = "" if is_stopped() else next(iter(self._left), "")
+                self._say(problem=f"{replaced} was replaced while it was read" if replaced else "")
                 return False
             quiet_us = self._quiet_us(as_of_us, as_of_elapsed_us)
             self._say(waiting=0, waiting_bytes=0, at_end=AtEnd(as_of_us, as_of_elapsed_us, quiet_us))

@@ -80,7 +80,8 @@ class ObjectSource:
             raise ObjectGone(one.name) from None
         except PermissionError as error:
             raise ObjectRefused(str(error)) from None
-        if found.etag != one.etag or len(data) != end_bytes - start_bytes:  # each answer is of one version
+        is_same = found.etag.strip('"') == one.etag.strip('"')  # Azure's listings have no quotes
+        if not is_same or len(data) != end_bytes - start_bytes:  # each answer is of one version
             raise OtherVersion(one.name)
         return data
 
