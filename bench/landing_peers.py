@@ -28,6 +28,7 @@ from infra.servers.kafka import KafkaBroker
 from infra.servers.process import cpu_seconds_of, family_of, kill_all, start_process
 
 PARTITIONS, QUERIES_A_CLICK = 4, 10
+LIVE_SECONDS, WARM_UP_SECONDS = 10.0, 240.0
 POLL_SECONDS, START_SECONDS, DRAIN_SECONDS, IN_FLIGHT_SECONDS = 0.05, 600.0, 120.0, 5.0
 TOPICS = ("queries", "clicks")
 PHOTON = (sys.executable, "-m", "photon.cli.main")
@@ -99,6 +100,7 @@ class Traffic:
     def __init__(self, url: str, name: str, rate: int) -> None:
         self._producer = Producer({"bootstrap.servers": url, "linger.ms": 5})
         self._name, self._rate, self.acknowledged = name, rate, dict[int, float]()
+        self.latest = 0  # the click that was acknowledged last
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         admin = AdminClient({"bootstrap.servers": url})
@@ -121,7 +123,7 @@ class Traffic:
     def _send(self, topic: str, number: int, value: bytes) -> None:
         def told(*_: object) -> None:
             if topic == "clicks":
-                self.acknowledged[number] = time.time()
+                self.acknowledged[number], self.latest = time.time(), number
 
         self._producer.produce(f"{self._name}-{topic}", value, b"%d" % number, on_delivery=told)
 
@@ -165,7 +167,8 @@ def _measure(one: Contender, url: str, seconds: float, rate: int) -> dict[str, f
         rows.until(lambda: bool(rows.first), START_SECONDS)
         if not rows.first:
             raise MeasurementFailed(f"no row within {START_SECONDS:.0f} s; look at {one.folder / 'log'}")
-        rows.until(lambda: False, seconds / 2)  # warm
+        # What came while it started is worked off first.
+        rows.until(lambda: traffic.latest - max(rows.first) < rate * LIVE_SECONDS, WARM_UP_SECONDS)
         began, before = time.time(), cpu_seconds_of(p for root in one.roots for p in family_of(root))
         rows.until(lambda: False, seconds)
         used = cpu_seconds_of(p for root in one.roots for p in family_of(root)) - before
