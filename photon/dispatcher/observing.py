@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from photon.dispatcher.completion import Results
+from photon.dispatcher.landed_logs import HOLDING
 from photon.dispatcher.recovery.orders import waiting_orders
 from photon.dispatcher.retrying import BatchReport
 from photon.logs.files import TrackedFile
@@ -74,6 +75,7 @@ class CompletenessWatch:
     def __init__(self, pipeline: Pipeline, datacenter: str, state: StateReader) -> None:
         self._state = state
         self._idle_after_us = microseconds(pipeline.tailing.idle_after)
+        self._was_held = False  # by what is not landed yet
         self._publisher = Publisher(
             pipeline.datacenters[datacenter].lake, state.epoch or "", pipeline.availability.of_events
         )
@@ -108,6 +110,10 @@ class CompletenessWatch:
         if no_more_comes and ends and not (unread or self._publisher.said_final):
             self._publisher.has_news = True
         self._publisher.note_unread(unread)
+        is_held = any(one is HOLDING for one in foreign)
+        if self._was_held and not is_held:  # what was landed meanwhile was read before its marker said so
+            self._publisher.has_news = True
+        self._was_held = is_held
         if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
             return None
         if self._state.has_open_plan or self._state.count_requeued() or waiting_orders(self._state.folder):
