@@ -29,9 +29,9 @@ from photon.assets.logs import growths_of, logs_metadata
 from photon.assets.pipeline_files import check_key, evaluation, problems_now
 from photon.dispatcher.refusals import OnHold, check_datacenters
 from photon.dispatcher.shift.growth import Growth, growth_of
-from photon.dispatcher.shift.landing import landing_lease
 from photon.dispatcher.shift.lease import Lease, LeaseStatus, lease_status_of
 from photon.dispatcher.shift.people import ASK_SECONDS, asked_in_time, register_of
+from photon.landing.marker import landing_lease
 from photon.orchestration.kept_instance import KEPT
 from photon.orchestration.seen import evaluations
 from photon.orchestration.shift_decision import Decision, Snapshot, decide

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from photon.dispatcher.landed_logs import BELIEVED_US
-from photon.dispatcher.shift.landing import landing_lease
 from photon.dispatcher.shift.lease import lease_status_of
 from photon.health.landed_objects import ObjectsSeen, judge_objects
 from photon.health.landed_source import SourceSeen
 from photon.health.verdict import Verdict, level_after, passing
-from photon.landing.marker import Landed, Marker, MarkerDamaged, read_marker
+from photon.landing.marker import Landed, Marker, MarkerDamaged, landing_lease, read_marker
 from photon.landing.objects.marker import ObjectsMarker
 from photon.landing.objects.marker import read_marker as read_objects_marker
 from photon.pipeline.file import Pipeline, dagster_name

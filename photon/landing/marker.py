@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from photon.pipeline.file import Pipeline
 from photon.process.errors import FormatTooNew, UserError
 from photon.storage.store import content, store_of
 
@@ -24,6 +25,13 @@ LossKind = Literal["another topic", "retention", "truncated", "other content", "
 
 class MarkerDamaged(UserError):
     """A marker says nothing that can be understood."""
+
+
+def landing_lease(pipeline: Pipeline, datacenter: str) -> Path:
+    """The folder whose lease says who lands a datacenter's sources. `photon land` takes none."""
+    logs = pipeline.datacenters[datacenter].logs
+    assert isinstance(logs, Path), "the pipeline file refuses others"
+    return logs / ASIDE / f"{pipeline.name}.{datacenter}"
 
 
 @dataclass(frozen=True, slots=True)

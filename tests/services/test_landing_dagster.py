@@ -15,8 +15,8 @@ from examples.demo.dagster_stack import answers, stack_in
 from examples.demo.folder import held_folder
 from examples.demo.process_tree import ProcessTree
 from infra.servers.kafka import KafkaBroker
-from photon.dispatcher.shift.landing import landing_lease
 from photon.dispatcher.shift.lease import Lease, lease_status_of
+from photon.landing.marker import landing_lease
 from photon.pipeline.file import load_pipeline
 from photon.read import joined
 from tests.e2e.process_marks import soon

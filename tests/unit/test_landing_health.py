@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from photon.dispatcher.shift.landing import landing_lease
 from photon.dispatcher.shift.lease import DatacenterLock, Lease
 from photon.health.headline import sentences
 from photon.health.landing import MOST_PARTS, LandingSeen, judge_landing, look_at_landing
 from photon.health.metrics.landing_families import landing_families
-from photon.landing.marker import Landed, Loss, Marker, put_marker
+from photon.landing.marker import Landed, Loss, Marker, landing_lease, put_marker
 from photon.page.now import told
 from photon.pipeline.file import Pipeline, load_pipeline
 from tests.unit.test_headline import NOW_US, status

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
 
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.ending import Ended, ShiftLimits, StopCondition
 from photon.dispatcher.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
-from photon.landing.marker import ASIDE
+from photon.landing.marker import landing_lease
 from photon.landing.sources import Lands, land_all, landings_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock, microseconds
 from photon.process.errors import UserError
 
 LOOK_SECONDS = 0.2  # how soon a shift notices that it is to end
-
-
-def landing_lease(pipeline: Pipeline, datacenter: str) -> Path:
-    """The folder whose lease says who lands a datacenter's sources. `photon land` takes none."""
-    logs = pipeline.datacenters[datacenter].logs
-    assert isinstance(logs, Path), "the pipeline file refuses others"
-    return logs / ASIDE / f"{pipeline.name}.{datacenter}"
 
 
 def run_landing(pipeline: Pipeline, datacenter: str, limits: ShiftLimits, callbacks: Callbacks) -> Ended:
