@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -235,8 +236,20 @@ def _wrong_landing(datacenter: Datacenter, pipeline: Pipeline) -> Iterator[str]:
             ending = _ending(logs[0]) if logs else "jsonl"
             if [log.files for log in logs] != [f"{one.into}/**/*.{ending}"]:
                 yield f'expected a log with files: "{one.into}/**/*.{ending}", as landing names them'
+            if _is_around(one.objects, datacenter.logs, pipeline.file.parent):
+                yield "expected objects in a folder that does not hold the logs: landed files would be landed"
         elif [(log.files, log.format) for log in logs] != [(f"{one.into}/*/*.jsonl", "jsonl")]:
             yield f'expected a log with files: "{one.into}/*/*.jsonl" and format: jsonl, as landing does'
+
+
+def _is_around(objects: str, logs: Location, beside: Path) -> bool:
+    """Whether a pattern of this machine's files may name some below the logs folder."""
+    if "://" in objects or not isinstance(logs, Path):
+        return False
+    fixed = itertools.takewhile(lambda part: not set("*?[").intersection(part), objects.split("/")[:-1])
+    folder = Path(os.path.normpath(beside.absolute() / ("/".join(fixed) or ("/" * objects.startswith("/")))))
+    own = Path(os.path.normpath(logs.absolute()))
+    return own.is_relative_to(folder) or folder.is_relative_to(own)
 
 
 def _ending(log: Log) -> str:

@@ -96,6 +96,8 @@ def test_a_folder_that_is_not_there_is_told(pipeline: Path) -> None:
         ("clicks/**/*.jsonl", "clicks/*.jsonl", 'expected a log with files: "clicks/**/*.jsonl"'),
         ("store/clicks/*.parquet", "store/clicks", "a pattern of a folder or of a bucket"),
         ("store/clicks/*.parquet", "ftp://store/*", "a pattern of a folder or of a bucket"),
+        ("store/clicks/*.parquet", "**/*.jsonl", "a folder that does not hold the logs"),
+        ("store/clicks/*.parquet", "logs/clicks/*.parquet", "a folder that does not hold the logs"),
         ("into: clicks", "into: clicks, kafka: {servers: a, topic: b}", "expected either kafka or objects"),
     ],
 )

@@ -176,8 +176,9 @@ def test_text_that_is_cut_is_broken(tmp_path: Path, codec: str) -> None:
         landed(tmp_path, compressed(b"a\nb\n" * 99, codec)[:-3], "log")
 
 
-def test_plain_text_is_landed_as_it_is(tmp_path: Path) -> None:
-    assert landed(tmp_path, b"id,at\r\n1,2\n", "csv") == b"id,at\r\n1,2\n"
+@pytest.mark.parametrize("header", [b"id,at", b"PARENT_ID,at", b"ORCID,time of day"])
+def test_plain_text_is_landed_as_it_is(tmp_path: Path, header: bytes) -> None:
+    assert landed(tmp_path, header + b"\r\n1,2\n", "csv") == header + b"\r\n1,2\n"
 
 
 # -- what is broken

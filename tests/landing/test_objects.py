@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from photon.landing.objects import lander as lander_module
-from photon.landing.objects.known import FILE, FORGOTTEN_AFTER_DAYS
+from photon.landing.objects.known import FILE, FORGOTTEN_AFTER_DAYS, Known
+from photon.landing.objects.lander import ObjectsLander
+from photon.landing.objects.source import source_of
+from photon.pipeline.sections import Storage
 from photon.process.faults import watched
 from photon.storage.store_errors import StoreUnavailable
-from tests.landing.objects_world import ObjectsWorld, lines_of, parquet
+from tests.landing.objects_world import BOOT, NOON_US, ObjectsWorld, lines_of, parquet
+from tests.support.manual_clock import ManualClock
 
 DAY_SECONDS = 24 * 3_600
 
@@ -306,3 +310,99 @@ def test_more_objects_than_a_look_remembers_are_landed_by_the_next_ones(
     assert [world.look() for _ in range(3)] == [False, False, True]
     assert world.lines() == lines_of(*range(7))
     assert world.marker.landed == 7
+
+
+# -- what a look remembers, and what ends it
+
+
+def test_a_loss_is_told_though_the_store_is_silent_right_after_it(world: ObjectsWorld) -> None:
+    world.put({name: parquet(n) for n, name in enumerate(("a.parquet", "b.parquet", "c.parquet"))})
+
+    def fails(name: str) -> None:
+        if name == "a.parquet":
+            world.remove(name)
+        else:
+            raise StoreUnavailable("away")
+
+    world.objects.before_read = fails
+    assert not world.look()
+    world.objects.before_read = lambda _: None
+    world.lander()
+    assert world.look()
+    assert [(one.name, one.is_gone) for one in world.marker.failed] == [("a.parquet", True)]
+
+
+def test_a_broken_object_is_tried_once_more_by_each_start(world: ObjectsWorld) -> None:
+    """A person may have mended the pipeline file, or installed what an object needs."""
+    world.put({"a.parquet": b"PAR1"})
+    assert world.look()
+    assert world.look()
+    assert world.objects.reads == ["a.parquet"]
+    world.lander()
+    assert world.look()
+    assert world.objects.reads == ["a.parquet"] * 2
+
+
+def test_an_object_without_an_answer_holds_up_no_other_and_is_told_after_a_minute(
+    world: ObjectsWorld,
+) -> None:
+    world.put({name: parquet(n) for n, name in enumerate(("a.parquet", "b.parquet", "c.parquet"))})
+
+    def fails(name: str) -> None:
+        if name == "a.parquet":
+            raise StoreUnavailable("the key of its encryption is disabled")
+
+    world.objects.before_read = fails
+    assert not world.look()
+    assert world.lines() == lines_of(1, 2)
+    assert (world.marker.failed, world.marker.problem) == ((), "the key of its encryption is disabled")
+    world.clock.advance(60)
+    assert world.look()
+    [failed] = world.marker.failed
+    assert failed.reason == "is not given: the key of its encryption is disabled"
+
+
+def test_a_silence_goes_on_over_a_start_of_one_boot(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": parquet(1)})
+    world.look()
+    world.clock.advance(100)
+    world.look()
+    world.lander()
+    world.look()
+    assert world.marker.at_end is not None
+    assert world.marker.at_end.quiet_us >= 100_000_000
+
+
+def test_new_objects_end_the_silence_before_any_has_its_name(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": parquet(1)})
+    world.look()
+    world.clock.advance(100)
+    world.look()
+    world.put({"b.parquet": parquet(2)})
+    world.look_killed_at("land.after_name")
+    assert world.marker.at_end is not None
+    assert world.marker.at_end.quiet_us == 0
+
+
+def test_a_folder_that_is_empty_now_is_no_end(tmp_path: Path) -> None:
+    store, folder, clock = tmp_path / "store", tmp_path / "clicks", ManualClock(NOON_US)
+    store.mkdir()
+    (folder / ".photon").mkdir(parents=True)
+    (store / "a.parquet").write_bytes(parquet(1))
+    source = source_of(f"{store}/*.parquet", Storage(), tmp_path)
+    lander = ObjectsLander(source, folder, "jsonl", clock, BOOT)
+    assert lander.look(lambda: False)
+    for emptied in (store / "a.parquet", store):
+        emptied.unlink() if emptied.is_file() else emptied.rmdir()
+        assert not lander.look(lambda: False)
+        assert str(store) in lander.refusal
+    lander.close()
+
+
+def test_a_list_on_a_full_disk_is_not_called_damaged(world: ObjectsWorld) -> None:
+    with sqlite3.connect(world.folder / ".photon" / FILE) as other:
+        other.execute("create table t (x)")
+        other.commit()
+        other.execute("begin exclusive")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            Known(world.folder / ".photon")

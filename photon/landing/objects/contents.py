@@ -6,6 +6,7 @@ Nothing is held whole: a row group of Parquet is read by pages, Avro by its bloc
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import islice
@@ -39,11 +40,12 @@ _NOT_READ = {
     b"PK\x03\x04": "zip",
     b"\xff\x06\0\0sNaPpY": "snappy",
 }
+_WORDS = re.compile(rb"(?:ORC|PARE)[\t\r\n -~]*")  # text, such as a header that begins with ORCID or PARENT
 _ENCODER = msgspec.json.Encoder()
 
 
 class ObjectBroken(Exception):
-    """What is wrong with an object, in words that follow its name."""
+    """An object can't be read; the reason in words that follow its name."""
 
 
 def write_lines(path: Path, ending: str, constant: Mapping[str, str], sink: BinaryIO) -> None:
@@ -65,6 +67,8 @@ def write_lines(path: Path, ending: str, constant: Mapping[str, str], sink: Bina
 def _lines(path: Path, ending: str, constant: Mapping[str, str]) -> Iterator[bytes]:
     with path.open("rb") as file:
         head = file.read(16)
+    if _WORDS.fullmatch(head):
+        return _of_text(path, None)
     for magic, kind in _NOT_READ.items():
         if head.startswith(magic):
             raise ObjectBroken(f"is {kind}, which is not read")

@@ -11,6 +11,7 @@ from photon.landing.objects.marker import Failed
 from photon.landing.objects.names import digest_of
 from photon.process.clock import MICROSECONDS
 from photon.process.errors import FormatTooNew
+from photon.storage.store_errors import StoreUnavailable
 from photon.storage.sync import keep_transactions
 
 FILE = "objects.db"
@@ -29,21 +30,32 @@ class KnownDamaged(MarkerDamaged):
     """The list of landed objects can't be read."""
 
 
+def is_passing(error: Exception) -> bool:
+    """Whether an error of SQLite may go: of a disk or a lock, and not of the bytes of a list."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    return isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_CORRUPT
+
+
 class Known:
     """The list of one landed folder. Notes are on disk after `commit`."""
 
     def __init__(self, folder: Path) -> None:
-        """Open or begin it. KnownDamaged, FormatTooNew, OSError."""
+        """Open or begin it; each failure of an earlier process is tried once more. KnownDamaged, OSError."""
         self._path = folder / FILE
         try:
             self._db = sqlite3.connect(self._path)
             keep_transactions(self._db)
             if (version := self._db.execute("pragma user_version").fetchone()[0]) > FORMAT:
                 raise FormatTooNew(self._path, version, FORMAT)
-            self._db.executescript(f"{_TABLES} pragma user_version = {FORMAT};")
+            if version < FORMAT:
+                self._db.executescript(f"{_TABLES} pragma user_version = {FORMAT};")
+            self._db.execute("update failed set again_us = 0 where again_us is null")
+            self._db.commit()
         except sqlite3.DatabaseError as error:
+            if is_passing(error):
+                raise StoreUnavailable(f"{self._path}: {error}") from None
             raise KnownDamaged(
-                f"{self._path}: {error}: remove it, then all that the source lists is landed again; "
+                f"{self._path}: {error}: remove {FILE}*, then all that the source lists is landed again; "
                 "rows that are joined already stay as they are"
             ) from None
 
@@ -105,7 +117,7 @@ class Known:
     def acknowledge(self, ids: Iterable[str]) -> None:
         """Tell of these failures no more."""
         self._db.executemany(
-            "update failed set is_acknowledged = 1 where id = ?", [(bytes.fromhex(one),) for one in ids]
+            "update failed set is_acknowledged = 1 where lower(hex(id)) = ?", [(str(one),) for one in ids]
         )
         self._db.execute("delete from failed where is_acknowledged and is_gone")
 

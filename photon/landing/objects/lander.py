@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from photon.landing.marker import ASIDE, AtEnd, acknowledged_in
 from photon.landing.objects.contents import ObjectBroken, write_lines
-from photon.landing.objects.known import Known
+from photon.landing.objects.known import Known, is_passing
 from photon.landing.objects.marker import MOST_NAMED, Failed, ObjectsMarker, put_marker, read_marker
 from photon.landing.objects.names import digest_of, file_name, partition_values
 from photon.landing.objects.source import (
@@ -24,6 +24,7 @@ from photon.landing.objects.source import (
     OtherVersion,
 )
 from photon.process.clock import MICROSECONDS, Clock
+from photon.process.extras import ExtraMissing
 from photon.process.faults import fault_point
 from photon.storage.full_disks import is_without_room
 from photon.storage.s3 import StoredObject
@@ -34,6 +35,7 @@ from photon.storage.tokens import new_id
 MOST_AT_A_LOOK = 10_000  # objects that are remembered to be landed; the next look finds the others
 MARKER_EVERY_US = 2 * MICROSECONDS
 REFUSED_AGAIN_US = 600 * MICROSECONDS  # an object that may not be read, as one that is archived
+UNANSWERED_US = 60 * MICROSECONDS  # so long one object is asked for while the store answers others
 
 GONE = "went before it was landed"
 
@@ -61,19 +63,20 @@ class ObjectsLander:
         self._clock, self._boot = clock, boot
         self._aside = folder / ASIDE
         for left in self._aside.glob(f"*{UNFINISHED}"):  # nobody else writes here
-            left.unlink()
+            left.unlink(missing_ok=True)
         self._known = Known(self._aside)
-        before = read_marker(folder)
-        self._said = replace(
-            before or ObjectsMarker(source.name, boot, clock.now_us(), new_id()),
-            objects=source.name,
-            boot=boot,
-            at_end=before.at_end if before is not None and before.objects == source.name else None,
-        )
-        self._new_elapsed_us = clock.elapsed_us()  # when an object came last, for all that is known
-        self._wall_ahead_us = clock.now_us() - clock.elapsed_us()
+        before = read_marker(folder) or ObjectsMarker(source.name, boot, clock.now_us(), new_id())
+        is_its_own = (before.objects, before.boot) == (source.name, boot)
+        end = before.at_end if is_its_own else None
+        self._said = replace(before, objects=source.name, boot=boot, at_end=end)
+        # When an object was landed last, for all that is known: a silence goes on over a start.
+        self._new_elapsed_us = clock.elapsed_us() if end is None else end.as_of_elapsed_us - end.quiet_us
+        at = (clock.now_us(), clock.elapsed_us()) if end is None else (end.as_of_us, end.as_of_elapsed_us)
+        self._wall_ahead_us = at[0] - at[1]
         self._marked_us = 0
         self._left: dict[str, StoredObject] = {}  # what the last look could not land
+        self._unanswered: dict[bytes, int] = {}  # since when the store does not answer on an object
+        self.listing_us = 0  # the time of the last look's listing
         self.refusal = ""  # why the last look could not list or read: waiting does not help
 
     def close(self) -> None:
@@ -88,7 +91,7 @@ class ObjectsLander:
     def look(self, is_stopped: Callable[[], bool]) -> bool:
         """List the source and land what is new, the oldest first; whether nothing is left.
 
-        An error of the store, or a full disk, is told, and makes it False. ExtraMissing, other OSErrors.
+        An error of the store, or a full disk, is told, and makes it False. Other OSErrors.
         """
         as_of_us, as_of_elapsed_us = self._clock.now_us(), self._clock.elapsed_us()
         self.refusal = ""
@@ -96,18 +99,14 @@ class ObjectsLander:
             self._known.acknowledge(acknowledged_in(self._folder))
             listed = self._list()
             self._compare_missed(listed)
-            if listed.count:
-                self._new_elapsed_us = self._clock.elapsed_us()
-                self._say(
-                    look=new_id(), waiting=listed.count, waiting_bytes=listed.bytes
-                )  # before any has a name
+            if listed.count:  # said before any has a name
+                end = self._said.at_end and replace(self._said.at_end, quiet_us=0)
+                waiting = {"waiting": listed.count, "waiting_bytes": listed.bytes}
+                self._say(look=new_id(), at_end=end, **waiting)
             self._left = {one.name: one for one in listed.new}
-            for one in listed.new:
-                if not is_stopped() and self._land(one):
-                    del self._left[one.name]
+            why_left = self._land_all(listed.new, is_stopped)
             if self._left or listed.count > len(listed.new):
-                replaced = "" if is_stopped() else next(iter(self._left), "")
-                self._say(problem=f"{replaced} was replaced while it was read" if replaced else "")
+                self._say(problem=why_left)
                 return False
             quiet_us = self._quiet_us(as_of_us, as_of_elapsed_us)
             self._say(waiting=0, waiting_bytes=0, at_end=AtEnd(as_of_us, as_of_elapsed_us, quiet_us))
@@ -118,14 +117,15 @@ class ObjectsLander:
 
     def _tell(self, error: OSError | sqlite3.Error) -> None:
         """Take note of why nothing is landed now, or raise what nobody can wait for."""
-        self._known.rollback()
+        if isinstance(error, sqlite3.Error):  # else each note is true
+            self._known.rollback()
         problem = str(error)
         if is_without_room(error, self._folder):
             problem = f"no room in {self._folder}: make room there"
-        elif not isinstance(error, StoreUnavailable | PermissionError | FileNotFoundError):
-            raise error
-        elif not isinstance(error, StoreUnavailable):
+        elif isinstance(error, PermissionError | FileNotFoundError):
             self.refusal = problem
+        elif not (isinstance(error, StoreUnavailable) or is_passing(error)):
+            raise error
         if problem != self._said.problem:
             log.warning("objects %s: %s; it is tried again", self._source.name, problem)
         with suppress(OSError, sqlite3.Error):
@@ -146,9 +146,15 @@ class ObjectsLander:
         found = Listed(missed={one.name for one in self._known.failed()} | self._left.keys())
         now_us = self._clock.now_us()
         by_age = lambda one: (one.modified_us, one.name)  # noqa: E731
-        found.new = nsmallest(MOST_AT_A_LOOK, self._new(found, now_us), key=by_age)
+        began_us = self._clock.elapsed_us()
+        try:
+            found.new = nsmallest(MOST_AT_A_LOOK, self._new(found, now_us), key=by_age)
+        finally:
+            self.listing_us = self._clock.elapsed_us() - began_us
         if found.is_any:
             self._known.forget(now_us)
+        elif self._known.total()[0]:
+            self._source.refuse_empty()
         self._known.commit()
         return found
 
@@ -166,9 +172,8 @@ class ObjectsLander:
 
     def _compare_missed(self, listed: Listed) -> None:
         """Note as lost what is not listed any more; a newer version stands for an older one (K11)."""
-        if not listed.is_any:  # as of a disk that is not mounted
-            return
-        for one in self._known.failed():
+        # An empty listing may be one of a disk that is not mounted.
+        for one in self._known.failed() if listed.is_any else ():
             etag = listed.etags.get(one.name)
             if etag is None and not one.is_gone:
                 self._fail(replace(one, reason=f"{one.reason}; it went before it was landed", is_gone=True))
@@ -178,7 +183,39 @@ class ObjectsLander:
             if name not in listed.etags:
                 self._fail(Failed(name, left.etag, GONE, self._clock.now_us(), is_gone=True))
 
-    # -- one object
+    # -- objects
+
+    def _land_all(self, new: Sequence[StoredObject], is_stopped: Callable[[], bool]) -> str:
+        """Land objects, and take those from `_left` that are landed or failed; why one of them is left.
+
+        StoreUnavailable where the store does not answer on two in a row.
+        """
+        why, is_answered = "", True
+        for one in new:
+            if is_stopped():
+                break
+            try:
+                is_done = self._land(one)
+                is_answered = True
+                why = why if is_done else f"{one.name} was replaced while it was read"
+            except StoreUnavailable as error:
+                if not is_answered:
+                    raise
+                is_answered, why = False, str(error)
+                is_done = self._is_given_up(one, why)
+            if is_done:
+                del self._left[one.name]
+        return why
+
+    def _is_given_up(self, one: StoredObject, why: str) -> bool:
+        """Note an object as failed on which the store has not answered for long, though it lists objects."""
+        id_, now_us = digest_of(one.name, one.etag), self._clock.now_us()
+        since_us = self._unanswered.setdefault(id_, self._clock.elapsed_us())
+        if self._clock.elapsed_us() - since_us < UNANSWERED_US:
+            return False
+        del self._unanswered[id_]
+        self._fail(Failed(one.name, one.etag, f"is not given: {why}", now_us), now_us + REFUSED_AGAIN_US)
+        return True
 
     def _land(self, one: StoredObject) -> bool:
         """Write the file of an object; False if it has another version by now."""
@@ -196,12 +233,18 @@ class ObjectsLander:
             self._fail(
                 Failed(one.name, one.etag, f"may not be read: {error}", now_us), now_us + REFUSED_AGAIN_US
             )
+        except ExtraMissing as error:
+            self._fail(
+                Failed(one.name, one.etag, f"can't be read: {error}", now_us), now_us + REFUSED_AGAIN_US
+            )
         except ObjectBroken as error:
             self._fail(Failed(one.name, one.etag, str(error), now_us))
         else:
             sync(path.parent)
             fault_point("land.after_name")
             self._known.land(digest_of(one.name, one.etag), one.size_bytes, now_us)
+            self._new_elapsed_us = self._clock.elapsed_us()
+        self._unanswered.pop(digest_of(one.name, one.etag), None)
         left, bytes_ = self._said.waiting - 1, self._said.waiting_bytes - one.size_bytes
         self._said = replace(self._said, waiting=left, waiting_bytes=bytes_)
         if self._clock.elapsed_us() - self._marked_us >= MARKER_EVERY_US:
@@ -226,6 +269,7 @@ class ObjectsLander:
     def _fail(self, failed: Failed, again_us: int | None = None) -> None:
         log.error("objects %s: %s", self._source.name, failed.sentence())
         self._known.fail(failed, 0 if failed.is_gone else again_us)  # one that comes back is landed
+        self._known.commit()  # nobody lists a lost one again
 
     # -- the marker
 

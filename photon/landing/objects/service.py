@@ -101,8 +101,7 @@ class ObjectsLanding:
                 self._land_alone(source, lock, lock.stat().st_ino)
         except HeldByAnother as error:
             if self.complete:
-                self._wait_for_another(source.folder, began_us)
-                return True
+                return self._is_landed_by_another(source.folder, began_us)
             says = f"{source.folder}: process {error.process or 'another'} lands into it already: end it"
             if not self.is_patient:
                 raise LandedAlready(f"{says}, or name another folder (into:)") from None
@@ -111,12 +110,12 @@ class ObjectsLanding:
         return True
 
     def _land_alone(self, source: ObjectsToLand, lock: Path, inode: int) -> None:
-        try:
-            connected = source.connect()
-        except OSError as error:
-            raise ObjectsRefused(f"objects {source.name}: {error}") from None
-        every = LOOK_HERE_EVERY_SECONDS if connected.is_here else LOOK_EVERY_SECONDS
-        with closing(ObjectsLander(connected, source.folder, source.ending, self.clock, boot_id())) as lander:
+        opened = self._open(source)
+        if opened is None:
+            return
+        connected, opened_lander = opened
+        every = LOOK_EVERY_SECONDS if connected.place is None else LOOK_HERE_EVERY_SECONDS
+        with closing(opened_lander) as lander:
             while not self._is_stopped():
                 if not lock.exists() or lock.stat().st_ino != inode:
                     raise LockReplaced(
@@ -128,15 +127,32 @@ class ObjectsLanding:
                     raise ObjectsRefused(f"objects {source.name}: {lander.refusal}")
                 if self.complete and is_done:
                     break
-                took = (self.clock.elapsed_us() - began_us) / MICROSECONDS
-                self.stopped.wait(max(every, PAUSE_OF_LISTING * took) if is_done else RETRY_SECONDS)
+                took_us = self.clock.elapsed_us() - began_us
+                rest_us = (PAUSE_OF_LISTING + 1) * lander.listing_us - took_us
+                self.stopped.wait(max(every if is_done else RETRY_SECONDS, rest_us / MICROSECONDS))
             self.not_landed += lander.not_landed
 
-    def _wait_for_another(self, folder: Path, began_us: int) -> None:
-        """Wait until the process that lands the objects has landed what is there now."""
+    def _open(self, source: ObjectsToLand) -> tuple[ObjectSource, ObjectsLander] | None:
+        """Reach a source and its list, as soon as both are there; None: it is stopped. ObjectsRefused."""
+        told = ""
         while not self._is_stopped():
-            marker = read_marker(folder)
-            if marker is not None and marker.at_end is not None and marker.at_end.as_of_us >= began_us:
-                self.not_landed += [one.sentence() for one in marker.failed]
-                return
+            try:
+                connected = source.connect()
+                ending = source.ending
+                return connected, ObjectsLander(connected, source.folder, ending, self.clock, boot_id())
+            except OSError as error:
+                if self.complete:
+                    raise ObjectsRefused(f"objects {source.name}: {error}") from None
+                if told != str(error):
+                    log.warning("objects %s: %s; it is tried again", source.name, error)
+                told = str(error)
             self.stopped.wait(RETRY_SECONDS)
+        return None
+
+    def _is_landed_by_another(self, folder: Path, began_us: int) -> bool:
+        """Whether the process that lands the objects has landed what was there at the beginning."""
+        marker = read_marker(folder)
+        if marker is None or marker.at_end is None or marker.at_end.as_of_us < began_us:
+            return self._is_stopped()
+        self.not_landed += [one.sentence() for one in marker.failed]
+        return True

@@ -54,14 +54,24 @@ class ObjectSource:
     below: Objects
     pattern: str  # of keys below that folder
     folder: str  # of the bucket, for columns that its folders stand for
-    is_here: bool = False
+    place: Path | None = None  # of a folder of this machine
 
     def listed(self) -> Iterator[StoredObject]:
         """The objects that are to be landed, in the store's order. OSError."""
+        if self.place is not None and not self.place.is_dir():
+            raise FileNotFoundError(f"{self.place}: expected a folder with objects to land")
         paths = GlobbedPaths(self.pattern)
         for one in self.below.objects():
             if one.size_bytes and paths.match(one.name) and not is_hidden(one.name, self.pattern):
                 yield one
+
+    def refuse_empty(self) -> None:
+        """FileNotFoundError if this machine's folder, of which objects are landed, is empty now."""
+        if self.place is not None and not any(self.place.iterdir()):
+            raise FileNotFoundError(
+                f"{self.place} is empty, and objects of it are landed: is its disk mounted? If it is, put"
+                " any file there"
+            )
 
     def copy(self, one: StoredObject, sink: BinaryIO) -> None:
         """Write the bytes of this version of an object, and of no other.
@@ -94,7 +104,7 @@ def source_of(objects: str, storage: Storage, folder: Path) -> ObjectSource:
     pattern = path.removeprefix(f"{above}/")
     if not scheme:
         place = folder / ("/" * rest.startswith("/") + above)
-        return ObjectSource(objects, ObstoreObjects(_local(place)), pattern, f"{above}/", is_here=True)
+        return ObjectSource(objects, ObstoreObjects(_local(place)), pattern, f"{above}/", place)
     bucket, _, key = above.partition("/")
     if scheme == "s3":
         from photon.storage.s3 import S3Store
@@ -117,7 +127,8 @@ def _of_cloud(scheme: str, bucket: str, key: str) -> ObjectStore:
     """A bucket of Google's or a container of Azure's, with what the environment says of credentials."""
     from obstore.store import AzureStore, GCSStore
 
-    return (GCSStore if scheme == "gs" else AzureStore)(bucket, prefix=key or None)
+    with _errors(bucket):
+        return (GCSStore if scheme == "gs" else AzureStore)(bucket, prefix=key or None)
 
 
 class ObstoreObjects:
