@@ -78,7 +78,7 @@ def asked(method: str, target: str) -> tuple[str, str]:
 
 
 def kind_of(key: str) -> str:
-    """What a key has, for people."""
+    """The kind of object at a key, for people."""
     if key.startswith(f"{LOGS}/"):
         return "logs"
     return next((kind for kind, pattern in _KINDS.items() if re.search(pattern, key)), "other documents")
@@ -98,7 +98,7 @@ class Bill:
     commits: int = 0
 
     def as_dict(self) -> dict[str, float]:
-        """What people and JSON read: for each commit, or for an hour."""
+        """The numbers for people and JSON: for each commit, or for an hour."""
         of = self.commits or self.seconds / HOUR_SECONDS
         found = Counter[str](requests=self.requests.total())
         for (method, key), count in self.requests.items():

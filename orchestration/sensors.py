@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShiftKind:
-    """What shifts of a datacenter do: join its logs, or land them."""
+    """A kind of shifts of a datacenter: those that join its logs, or those that land them."""
 
     job: str
     asset: str

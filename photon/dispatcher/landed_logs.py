@@ -50,7 +50,7 @@ class LandedLogs:
     boot: str = field(default_factory=boot_id)
     objects: dict[str, str] = field(default_factory=dict)  # the sources of those folders that have objects
     _markers: dict[str, Marker | None] = field(default_factory=dict, init=False)
-    # Before the files were listed, and then.
+    # Each marker as it was before the files were listed, and as it was afterwards.
     _of_objects: dict[str, tuple[ObjectsMarker | None, ObjectsMarker | None]] = field(
         default_factory=dict, init=False
     )
@@ -165,9 +165,9 @@ def awaited_of_objects(
 ) -> Iterator[TrackedFile]:
     """The files of a landed folder, as far as more is awaited in them.
 
-    `before`, `after`: the marker, read before the files were listed and then. While an object waits, the
-    log stays where it is. Where none has come for long, it is read up to when they were listed; else up to
-    the latest time in files that were landed last.
+    `before`, `after`: the marker, read before the files were listed and afterwards. While an object waits,
+    the log stays where it is. Where none has come for long, it is read up to when objects were listed; else
+    up to the latest time in files that were landed last.
     """
     if after is None or not _is_all_landed(before, after, objects, moment):
         yield HOLDING

@@ -41,7 +41,7 @@ class LandingSeen(SourceSeen):
 
     @property
     def source(self) -> str:
-        """What is landed, for people."""
+        """The name of the source, for people."""
         return f"topic {self.topic}"
 
     @property

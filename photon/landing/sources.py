@@ -13,7 +13,7 @@ from photon.process.clock import SystemClock
 
 
 class Lands(Protocol):
-    """What lands the sources of one kind. `held` and `not_landed` say why some of it is not landed."""
+    """A service that lands the sources of one kind; `held` and `not_landed` say why some are not landed."""
 
     stopped: threading.Event
     not_landed: list[str]  # what somebody has to acknowledge first
@@ -35,7 +35,7 @@ def landings_of(
     stop_requested: Callable[[], bool] = lambda: False,
     is_patient: bool = False,
 ) -> list[Lands]:
-    """What lands the sources of these datacenters; all of it is stopped by one event.
+    """The services that land the sources of these datacenters; one event stops them all.
 
     `complete`: it ends once all that is there now is landed. `is_patient`: see `Landing`.
     """

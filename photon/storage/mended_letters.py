@@ -88,12 +88,8 @@ def mended_of_event(
 
 
 def mended_before(pipeline: Pipeline, datacenter: str, epoch: str) -> list[MendedLetter]:
-    """The letters of earlier epochs that have lines of people's, as they were last.
-
-    LakeUnavailable, FormatTooNew.
-    """
-    found = _last_of_each(_read(pipeline, datacenter, text("_epoch") != epoch))
-    return [each for each in found if each.raw is not None]
+    """The letters of earlier epochs that were taken up, as they were last. LakeUnavailable, FormatTooNew."""
+    return _last_of_each(_read(pipeline, datacenter, text("_epoch") != epoch))
 
 
 def _last_of_each(found: Iterable[MendedLetter]) -> list[MendedLetter]:

@@ -97,7 +97,7 @@ def readings_in_use(rows: pa.Table, known: KnownFiles, now_us: int) -> Bools:
     readings = [Reading(at, row, bool(stays[at])) for at, row in enumerate(rows.to_pylist())]
     readings.sort(key=lambda one: (one.epoch, one.row["number"], one.row["at"]))
     for epoch, some in groupby(readings, key=lambda one: one.epoch):
-        # Of two readings at once the first one counts.
+        # The first one counts where two were made at once.
         counted = [next(of_number) for _, of_number in groupby(some, key=lambda one: one.row["number"])]
         if epoch >= known.epoch:
             stays[_used(counted, known.numbers if epoch == known.epoch else None, now_us)] = True

@@ -99,7 +99,7 @@ def test_a_full_temporary_folder_is_named_where_a_join_would_hang(pipeline: Path
     [
         ("-f 16", ("write files of 8.0 KiB", "ulimit -f unlimited")),
         pytest.param("-f 131072", ("write files of 64.0 MiB", "ulimit -f unlimited"), marks=pytest.mark.long),
-        ("-v 716800", ("map 700 MiB of memory", "ulimit -v unlimited")),
+        ("-v 819200", ("map 800 MiB of memory", "ulimit -v unlimited")),
         pytest.param("-v 2097152", ("map 2.0 GiB of memory", "ulimit -v unlimited"), marks=pytest.mark.long),
     ],
 )

@@ -184,10 +184,10 @@ class JoinRun:
         RegistryMismatch, LakeMismatch, RetiredDatacenter, FormatTooNew, StateDamaged,
         LibraryBreaksCommits, and what is unavailable before the first batch.
         """
-        check_modules(self.pipeline)
-        refuse_broken_library()
         if (lack := limits_lack()) is not None:
             self._end_with(lack)
+        check_modules(self.pipeline)
+        refuse_broken_library()
         self._refuse_before_anything_is_made()
         lock, clock = self._take_lock(), self.machine.clock
         heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(self.pipeline.limits), clock)

@@ -46,7 +46,7 @@ class ObjectsMarker:
     objects: str  # the source, as the pipeline file names it
     boot: str  # of the machine: its clock that nobody sets begins with it
     said_us: int
-    look: str  # another one before each row of objects gets its files
+    look: str  # the id of the last look that found new objects, said before any has a file
     waiting: int = 0  # listed, and in no file
     waiting_bytes: int = 0
     at_end: AtEnd | None = None  # all that was listed as of then is landed or failed
