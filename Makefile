@@ -24,7 +24,7 @@ help:
 	@echo "make check      ruff, mypy, the import contracts and make weight"
 	@echo "make weight     lines of code by room and words of the documents, against the budgets in weight.toml"
 	@echo "make docs       the documents as a site, into site/"
-	@echo "make test       the tests: every rule once, half an hour on two cores"
+	@echo "make test       the tests: every rule once, 20 minutes on two cores"
 	@echo "make test-all   the rest: processes and datacenters that die, browsers, PostgreSQL; half an hour"
 	@echo "make test-long  more of them, by hand: many seeds, long histories, variants of the demo"
 	@echo "make screenshots  the pictures of Dagster's UI and the live page in the documents"
