@@ -82,7 +82,8 @@ def status(pipeline_file: Path, as_json: bool, check: bool, within: float, safe_
     told: dict[str, object] = {name: one.as_dict() for name, one in found.items()}
     told.update({name: {"error": str(error)} for name, error in errors.items()})
     told[ALL] = {"overall": first, "needs_somebody": is_needed}
-    print_result(told, "\n".join(lines), as_json)
+    if as_json or lines:
+        print_result(told, "\n".join(lines), as_json)
     if errors:
         fail(f"could not ask all datacenters: {'; '.join(map(str, errors.values()))}", NOT_DONE)
     if safe_to_delete and is_held:

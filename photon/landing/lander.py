@@ -328,7 +328,7 @@ class Lander:
             loss = self.losses.acknowledged(partition.stopped_by)
             if loss is None:
                 continue
-            if partition.number not in answer.offsets:  # the topic that was made again has fewer
+            if partition.number not in answer.offsets:
                 self._partitions.pop(partition.number).close()
                 continue
             start = answer.offsets[partition.number].start
@@ -336,6 +336,9 @@ class Lander:
             self.losses.settle(loss, offset)
             partition.go_on(answer.facts.topic_id, offset)
             self._read(partition)
+        for loss in self.losses.open:  # a topic that was made again may have fewer partitions
+            if loss.partition not in self._partitions and self.losses.acknowledged(loss.name) is not None:
+                self.losses.end(loss)
 
     # -- the marker
 

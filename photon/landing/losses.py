@@ -61,15 +61,18 @@ class Losses:
 
         What retention took of where it was to go on is a loss besides.
         """
-        now_us = self.clock.now_us()
         to_offset = goes_on_at if loss.kind == "retention" else loss.to_offset
-        settled = replace(loss, to_offset=to_offset, acknowledged_us=now_us)
-        kept = [settled if one.name == loss.name else self._with_earlier(one, settled) for one in self.all]
-        done = [one for one in kept if one.acknowledged_us is not None]
-        self.all = (*done[-MOST_SETTLED:], *(one for one in kept if one.acknowledged_us is None))
+        self.end(replace(loss, to_offset=to_offset))
         meant = 0 if loss.kind == "another topic" else loss.goes_on_at
         if meant is not None and meant < goes_on_at:
             self.note(loss.partition, "retention", meant, goes_on_at, is_told_only=True)
+
+    def end(self, loss: Loss) -> None:
+        """Take note that somebody has acknowledged a loss."""
+        settled = replace(loss, acknowledged_us=self.clock.now_us())
+        kept = [settled if one.name == loss.name else self._with_earlier(one, settled) for one in self.all]
+        done = [one for one in kept if one.acknowledged_us is not None]
+        self.all = (*done[-MOST_SETTLED:], *(one for one in kept if one.acknowledged_us is None))
 
     @staticmethod
     def _with_earlier(one: Loss, settled: Loss) -> Loss:

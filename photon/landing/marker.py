@@ -107,6 +107,8 @@ class Loss:
             "other content": "the broker has others there, as after a restore",
             "removed": "somebody removed their file, and the broker has them no more",
         }[self.kind]
+        if self.from_offset == self.to_offset:
+            return f"partition {self.partition}: no message that anybody knows of: {why}"
         return f"partition {self.partition}: messages from offset {self.from_offset:,} to {up_to}: {why}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from photon.landing.lander import Lander, ask
 from photon.landing.marker import ASIDE, read_marker
 from photon.landing.partition_file import LandedAlready
-from photon.landing.topic import BrokerSilent, Offsets, Topic, TopicRefused
+from photon.landing.topic import BrokerSilent, Offsets, Topic, TopicGone, TopicRefused
 from photon.pipeline.file import Pipeline
 from photon.process.clock import Clock
 from photon.process.errors import UserError
@@ -129,6 +129,8 @@ class Landing:
             try:
                 ends = lander.begin().offsets
             except (BrokerSilent, OSError) as error:
+                if self.complete and isinstance(error, TopicGone):
+                    raise TopicRefused(f"{error}: make it, or mend its name (topic:)") from None
                 if not (isinstance(error, BrokerSilent) or is_without_room(error, topic.folder)):
                     raise
                 log.warning("topic %s: %s; it is tried again", topic.name, error)

@@ -337,6 +337,23 @@ def test_a_topic_that_is_made_again_stops_all_partitions(tmp_path: Path) -> None
     assert {value_of(1), value_of(2), value_of(11), value_of(12), value_of(13)} <= set(world.lines())
 
 
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_loss_of_a_partition_that_is_no_more_ends_once_it_is_acknowledged(
+    tmp_path: Path, is_anew: bool
+) -> None:
+    world = LandingWorld(tmp_path, partitions=2)
+    send(world, 1, 2)
+    lander = world.land()
+    world.broker.make_again([0])
+    send(world, 11)
+    world.land(lander)
+    world.acknowledge()
+    for _ in range(2):
+        world.land(None if is_anew else lander)
+    assert world.marker.open_losses == ()
+    assert value_of(11) in world.lines()
+
+
 @pytest.mark.parametrize("messages", [1, 2, 3])
 def test_a_topic_that_was_made_again_while_nobody_looked_is_known_by_its_id(
     world: LandingWorld, messages: int

@@ -114,6 +114,12 @@ def test_times_of_parquet_are_read_as_iso8601(tmp_path: Path) -> None:
     assert us == round(NOON.timestamp() * 1_000_000)
 
 
+def test_a_time_as_spark_writes_it_has_its_zone(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"at": pa.array([NOON])}), sink, use_deprecated_int96_timestamps=True)
+    assert json.loads(landed(tmp_path, sink.getvalue())) == {"at": "2026-01-05T12:00:00.123456000Z"}
+
+
 def test_a_column_of_folders_stands_beside_those_of_rows_that_lack_it(tmp_path: Path) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": [1], "dt": ["own"]}), sink)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from photon.logs.formats.line_formats import OWN
@@ -124,3 +125,35 @@ def test_an_access_log_joins_the_answers_of_its_service_by_what_init_proposes(
     done = photon("join", "pipeline.yaml", "--complete", "--json")
     assert done.exit_code == 0, done.output
     assert '"joined": 300' in done.output
+
+
+@pytest.mark.parametrize("format_", OWN)
+def test_a_line_that_is_none_has_no_value_of_any_name(format_: str) -> None:
+    """A line within a stack trace, or one that a rotation has cut."""
+    lines = pa.array(['Caused by: x="', "garbage = line"], pa.binary())
+    found = OWN[format_].texts(lines, ["id", "query.id", "a.b"])
+    assert set(found.failures) == {0, 1}
+    assert [column.to_pylist() for column in found.columns] == [[None, None]] * 3
+
+
+def test_a_broken_line_of_an_access_log_is_a_dead_letter_and_stops_nothing(tmp_path: Path) -> None:
+    for name in ("access", "app"):
+        (tmp_path / "logs" / name).mkdir(parents=True)
+    with (tmp_path / "logs/access/a.log").open("w") as log:
+        for n in range(30):
+            log.write(f'h - - [05/Jan/2026:10:00:{n:02} +0000] "GET /?id=r{n} HTTP/1.1" 200 {n} "-" "-"\n')
+        log.write("garbage line\n" * 3)
+    with (tmp_path / "logs/app/a.log").open("w") as log:
+        log.writelines(f"ts=2026-01-05T09:59:00Z id=r{n}\n" for n in range(30))
+    (tmp_path / "pipeline.yaml").write_text(
+        """name: c
+datacenters: {here: {logs: logs}}
+primary: {files: "app/*.log", format: logfmt, id: id, time: ts, time_unit: iso8601}
+foreign: {files: "access/*.log", format: combined, id: query.id, key: query.id, time: time,
+  time_unit: iso8601}
+"""
+    )
+    done = photon("join", tmp_path / "pipeline.yaml", "--complete", "--engine", "local", "--json")
+    assert done.exit_code == 0, done.output
+    assert '"joined": 30' in done.output
+    assert '"dead_letters": 3' in done.output

@@ -96,8 +96,12 @@ def _of_text(path: Path, codec: str | None) -> Iterator[bytes]:
 
 def _of_parquet(path: Path, constant: Mapping[str, str]) -> Iterator[bytes]:
     with pq.ParquetFile(path, memory_map=True, pre_buffer=False, arrow_extensions_enabled=True) as file:
+        leaves = (file.schema.column(at) for at in range(len(file.schema)))
+        instants = {one.path for one in leaves if one.physical_type == "INT96"}  # Spark's, in UTC
         for batch in file.iter_batches(ROWS_AT_ONCE, use_threads=False):
-            columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+            some = {name: batch.column(name) for name in batch.schema.names}
+            some |= {name: some[name].cast(pa.timestamp("ns", "UTC")) for name in instants & some.keys()}
+            columns = {name: _values(column) for name, column in some.items()}
             for name in constant.keys() - columns.keys():
                 columns[name] = [constant[name]] * batch.num_rows
             yield lines_of(columns)

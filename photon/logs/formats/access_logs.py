@@ -48,7 +48,7 @@ class AccessLog(LineReader):
 
     def inner(self, record: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """The parameters of the address; of one that occurs twice the last."""
-        target = record["target"] or ""
+        target = record.get("target") or ""
         try:
             parameters = parse_qsl(urlsplit(target).query, keep_blank_values=True, errors="strict")
         except ValueError:  # no address, or no UTF-8

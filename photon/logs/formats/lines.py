@@ -71,13 +71,14 @@ class LineReader(ABC):
         failures: dict[int, str] = {}
         values: list[list[str | None]] = [[] for _ in names]
         for row, raw in enumerate(raws.to_pylist()):
+            record: Mapping[str, str | None] | None
             try:
                 record = self.record(raw)
             except ValueError as error:
                 failures[row] = str(error)
-                record = {}
+                record = None
             for name, column in zip(names, values, strict=True):
-                column.append(self.value(record, name))
+                column.append(None if record is None else self.value(record, name))
         return LineTexts(tuple(pa.array(column, pa.string()) for column in values), failures)
 
     def all_texts(self, raws: pa.Array) -> dict[str, pa.Array] | None:
