@@ -68,10 +68,10 @@ def ask_table(pipeline: Pipeline, datacenter: str, name: TableName, event_id: st
             remedy = NOTHING_DAMAGED
         return TableAnswer(unread=[Unread(reason_of(error), remedy)])
     of_event = text("_event_id" if name == "joined_events" else "event_id") == event_id
-    if name == "dead_letters":  # a line that is no event may hold the id all the same
-        of_event |= ds.field("event_id").is_null() & pc.match_substring(
-            ds.field("raw").cast(pa.binary()), event_id
-        )
+    if name == "dead_letters":  # a line that is no event may hold the id all the same, as a word
+        word = rf"(?:^|[^\w-]){re.escape(event_id)}(?:$|[^\w-])"
+        raw = ds.field("raw").cast(pa.binary())
+        of_event |= ds.field("event_id").is_null() & pc.match_substring_regex(raw, word)
     columns = [*SHOWN[name], *(["event_id"] if name == "dead_letters" else []), _FILE]
     found, unread = _read(dataset, columns, of_event, table.folder)
     return TableAnswer(_with_files(found, handle, table.folder), unread, table.why_not_written(handle))

@@ -166,6 +166,14 @@ def test_a_mended_line_is_told_and_its_dead_letter_counts_no_more(tmp_path: Path
     assert found.counting_letters == []
 
 
+@pytest.mark.parametrize("other", ["c", "1", "-c1", "osition"])
+def test_a_dead_letter_is_no_other_events_though_its_line_has_the_letters_of_the_id(
+    tmp_path: Path, other: str
+) -> None:
+    world = world_with_a_bad_line(World(tmp_path))
+    assert world.trace(other).datacenters["east"].dead_letters == []
+
+
 def test_what_an_adapter_drops_is_told_and_needs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
