@@ -54,6 +54,7 @@ Progress = Callable[[str], None]
 # less than the 15 s in which Spark begins.
 WITHOUT_SPARK_BYTES = 64 * 2**20
 PLAN_CHARACTERS = 10_000
+SHARE_BYTES, LEAST_SHARES = 2**26, 4  # of logs, tables and kept results in a task; Spark joins small ones
 
 
 def verify(
@@ -167,6 +168,9 @@ def _session_of(
         own.conf.set("spark.sql.codegen.wholeStage", "false")
         # Spark writes each plan out as text, with those of all persisted frames in it.
         own.conf.set("spark.sql.maxPlanStringLength", str(PLAN_CHARACTERS))
+        # A task holds a share of the records and sorts it, beside those of the other cores.
+        shares = -(-(scope.size_bytes or 0) // SHARE_BYTES)
+        own.conf.set("spark.sql.shuffle.partitions", str(max(LEAST_SHARES, shares)))
         # Beyond 32 files Spark looks for them in a job with a task for each, though they are named already.
         own.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(MOST_FILES_NAMED))
         with told(lakes, [base]):
@@ -340,8 +344,9 @@ def _level(on_cluster: bool) -> Any:
     """How Spark holds rows that it can't compute again."""
     from pyspark import StorageLevel
 
-    # Records may be more than memory. Another machine has a copy too, in case that one goes.
-    return StorageLevel.MEMORY_AND_DISK_2 if on_cluster else StorageLevel.MEMORY_AND_DISK
+    # Not in memory: rows of millions of records fill a heap of 1 GB, which is what they are sorted in too.
+    # Another machine has a copy, in case that one goes.
+    return StorageLevel.DISK_ONLY_2 if on_cluster else StorageLevel.DISK_ONLY
 
 
 def _task_scope(scope: Scope) -> TaskScope:
