@@ -89,7 +89,9 @@ def test_a_query_of_the_dashboard_has_numbers_of_every_datacenter(
     scraped: tuple[Prometheus, ExitStack], query: str
 ) -> None:
     server, _ = scraped
-    found = server.query(query.replace("$__rate_interval", RATE_INTERVAL))
+    answer = server.query(query.replace("$__rate_interval", RATE_INTERVAL))
+    # A call that a busy machine made once in the interval has no rate: a gap in its curve.
+    found = [one for one in answer if not math.isnan(one.value)]
     assert {one.labels.get("datacenter") for one in found} == ({None} if OF_ALL in query else DATACENTERS)
     assert all(math.isfinite(one.value) and one.value >= 0 for one in found), found
 
