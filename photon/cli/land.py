@@ -31,25 +31,27 @@ def land(pipeline_file: Path, datacenter: str | None, complete: bool) -> None:
     """
     log_to_stderr()
     with expected_errors(pipeline_file):
-        from photon.landing.sources import land_all, landings_of
+        from photon.landing.service import Landing
+        from photon.landing.sources import sources_of
         from photon.pipeline.file import load_pipeline
 
         pipeline = load_pipeline(pipeline_file)
-        landings = landings_of(pipeline, chosen(pipeline, datacenter), complete)
-        if not landings:
+        landing = Landing(sources_of(pipeline, chosen(pipeline, datacenter)), complete)
+        if not landing.sources:
             says = f"no datacenter of {pipeline.typed} has a topic or objects to land (datacenters.NAME.land)"
             fail(says, WRONG_USAGE)
-        with handled_by(lambda *_: landings[0].stopped.set(), signal.SIGTERM, signal.SIGINT):
-            not_landed = land_all(landings)
+        with handled_by(lambda *_: landing.stopped.set(), signal.SIGTERM, signal.SIGINT):
+            not_landed = landing.run()
         if complete:
             _end_with(not_landed)
 
 
 def land_first(pipeline: Pipeline, names: list[str], stop_requested: Callable[[], bool]) -> None:
     """Land what these datacenters' sources have now, if there are any, before a complete join."""
-    from photon.landing.sources import land_all, landings_of
+    from photon.landing.service import Landing
+    from photon.landing.sources import sources_of
 
-    _end_with(land_all(landings_of(pipeline, names, complete=True, stop_requested=stop_requested)))
+    _end_with(Landing(sources_of(pipeline, names), complete=True, stop_requested=stop_requested).run())
 
 
 def _end_with(not_landed: list[str]) -> None:

@@ -1,167 +1,131 @@
-"""The service that lands the topics of datacenters, each on a thread of its own."""
+"""The service that lands sources, each on a thread of its own into a folder that one process has (K2).
+
+A source, one of `topics` or of `objects.to_land`, says how it is landed while this process has its folder,
+and whether another process that has it is done.
+"""
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
+from typing import Protocol
 
-from photon.landing.lander import Lander, ask
-from photon.landing.marker import ASIDE, read_marker
+from photon.landing.marker import ASIDE
 from photon.landing.partition_file import LandedAlready
-from photon.landing.topic import BrokerSilent, Offsets, Topic, TopicGone, TopicRefused
-from photon.pipeline.file import Pipeline
-from photon.process.clock import Clock
+from photon.landing.topic import TopicRefused
+from photon.process.clock import Clock, SystemClock
 from photon.process.errors import UserError
-from photon.process.extras import need_extra
 from photon.process.mounts import file_system_of, is_of_network, mounts_here
-from photon.process.operating_system import HeldByAnother, boot_id, held_alone
-from photon.storage.full_disks import is_without_room
-from photon.storage.sync import remove_abandoned
+from photon.process.operating_system import HeldByAnother, held_alone
 
 RETRY_SECONDS = 1.0  # between two attempts to begin
 LOCK = "lock"
 
-log = logging.getLogger(__name__)
+CheckLock = Callable[[], None]  # LockReplaced
 
 
 class LockReplaced(UserError):
     """Somebody has removed or replaced the lock of a landed folder."""
 
 
-@dataclass(frozen=True)
-class TopicToLand:
-    """A topic, and the folder for its lines. `connect` speaks to its broker."""
+class ToLand(Protocol):
+    """A source that is landed into a folder."""
 
-    name: str
-    folder: Path
-    connect: Callable[[], Topic]
+    @property
+    def name(self) -> str:
+        """The name of the topic, or of the objects, as the pipeline file has it."""
+        ...
 
+    @property
+    def folder(self) -> Path:
+        """The folder of its files."""
+        ...
 
-def topics_of(pipeline: Pipeline, names: Sequence[str]) -> list[TopicToLand]:
-    """The topics that these datacenters land. ExtraMissing without a client of Kafka, where there are any."""
-    if not any(one.kafka is not None for name in names for one in pipeline.datacenters[name].land):
-        return []
-    need_extra("kafka")
-    from photon.landing.kafka import KafkaTopic  # late: of an extra
+    def land(self, landing: Landing, check_lock: CheckLock) -> None:
+        """Land until `landing` is over. UserError, OSError; LockReplaced, by asking `check_lock` often."""
+        ...
 
-    found = []
-    for name in names:
-        place = pipeline.datacenters[name]
-        for one in place.land:
-            assert isinstance(place.logs, Path), "the pipeline file refuses others"
-            if one.kafka is None:
-                continue
-            connect = partial(KafkaTopic, one.kafka.servers, one.kafka.topic, one.kafka.settings)
-            found.append(TopicToLand(one.kafka.topic, place.logs / one.into, connect))
-    return found
+    def is_landed_by_another(self, landing: Landing) -> bool:
+        """Whether another process has landed all that was there when `landing` began. UserError, OSError."""
+        ...
 
 
 @dataclass
 class Landing:
-    """Lands topics until it is stopped; with `complete` until all that is there now is landed.
+    """Lands sources until it is stopped; with `complete` until all that is there now is landed.
 
     `is_patient`: it waits for a folder into which another process lands, and then goes on there.
     """
 
-    topics: Sequence[TopicToLand]
-    clock: Clock
+    sources: Sequence[ToLand]
     complete: bool = False
-    is_patient: bool = False
     stop_requested: Callable[[], bool] = lambda: False
+    is_patient: bool = False
+    clock: Clock = field(default_factory=SystemClock)
     stopped: threading.Event = field(default_factory=threading.Event)
-    not_landed: list[str] = field(default_factory=list)  # losses that somebody has to acknowledge first
-    held: dict[str, str] = field(default_factory=dict)  # topics that wait for another process, and for which
+    not_landed: list[str] = field(default_factory=list)  # what somebody has to acknowledge first
+    held: dict[str, str] = field(default_factory=dict)  # sources that wait for another process, and for which
+    began_us: int = field(init=False)
 
-    def run(self) -> None:
-        """Land. What ends one topic ends all: UserError, OSError."""
-        with ThreadPoolExecutor(len(self.topics), "land") as threads:
-            futures = [threads.submit(self._land, topic) for topic in self.topics]
-            for future in futures:
+    def __post_init__(self) -> None:
+        self.began_us = self.clock.now_us()
+
+    def run(self) -> list[str]:
+        """Land; what is not landed until somebody acknowledges it.
+
+        An error of one source ends all: UserError, OSError.
+        """
+        with ThreadPoolExecutor(max(1, len(self.sources)), "land") as threads:
+            for future in [threads.submit(self._land, source) for source in self.sources]:
                 future.result()
+        return self.not_landed
 
-    def _is_stopped(self) -> bool:
+    def is_stopped(self) -> bool:
+        """Whether it is to end, however far it is."""
         return self.stopped.is_set() or self.stop_requested()
 
-    def _land(self, topic: TopicToLand) -> None:
+    def _land(self, source: ToLand) -> None:
         try:
-            refuse_network(topic.folder)
-            with closing(topic.connect()) as connected:
-                while not self._land_alone(topic, connected):
-                    self.stopped.wait(RETRY_SECONDS)
+            refuse_network(source.folder)
+            while not self._land_or_wait(source):
+                self.stopped.wait(RETRY_SECONDS)
         except BaseException:
             self.stopped.set()
             raise
 
-    def _land_alone(self, topic: TopicToLand, connected: Topic) -> bool:
+    def _land_or_wait(self, source: ToLand) -> bool:
         """Land until it is over; False if another process lands there."""
-        lock = topic.folder / ASIDE / LOCK
         try:
-            # Protocol K2; each file is locked too, as the lock may be removed.
-            with held_alone(lock), ThreadPoolExecutor(1, "ask") as asker:
-                self.held.pop(topic.name, None)
-                remove_abandoned(lock.parent)
-                inode = lock.stat().st_ino
-                while not self._land_once(topic, connected, asker, lock, inode):
-                    self.stopped.wait(RETRY_SECONDS)
+            with _locked(source.folder) as check_lock:
+                self.held.pop(source.name, None)
+                source.land(self, check_lock)
         except HeldByAnother as error:
             if self.complete:
-                self._wait_for_another(topic, connected)
-                return True
-            says = f"{topic.folder}: process {error.process or 'another'} lands into it already: end it"
+                return source.is_landed_by_another(self) or self.is_stopped()
+            says = f"{source.folder}: process {error.process or 'another'} lands into it already: end it"
             if not self.is_patient:
                 raise LandedAlready(f"{says}, or name another folder (into:)") from None
-            self.held[topic.name] = says
-            return self._is_stopped()
+            self.held[source.name] = says
+            return self.is_stopped()
         return True
 
-    def _land_once(
-        self, topic: TopicToLand, connected: Topic, asker: ThreadPoolExecutor, lock: Path, inode: int
-    ) -> bool:
-        """Land until it is over; False if it could not begin yet."""
-        lander = Lander(connected, topic.name, topic.folder, self.clock, asker, boot_id())
-        with closing(lander):
-            try:
-                ends = lander.begin().offsets
-            except (BrokerSilent, OSError) as error:
-                if self.complete and isinstance(error, TopicGone):
-                    raise TopicRefused(f"{error}: make it, or mend its name (topic:)") from None
-                if not (isinstance(error, BrokerSilent) or is_without_room(error, topic.folder)):
-                    raise
-                log.warning("topic %s: %s; it is tried again", topic.name, error)
-                return self._is_stopped()
-            lander.run(lambda: self._is_over(lander, ends, lock, inode))
-            self.not_landed += [loss.sentence() for loss in lander.losses.open]
-        return True
 
-    def _is_over(self, lander: Lander, ends: Mapping[int, Offsets], lock: Path, inode: int) -> bool:
-        if not lock.exists() or lock.stat().st_ino != inode:
-            raise LockReplaced(f"{lock} was removed or replaced while it was held: start landing again")
-        return self._is_stopped() or (self.complete and lander.has_landed(ends))
+@contextmanager
+def _locked(folder: Path) -> Iterator[CheckLock]:
+    """Have a folder's lock, and something that tells whether it still is the folder's. HeldByAnother."""
+    lock = folder / ASIDE / LOCK
+    with held_alone(lock):
+        inode = lock.stat().st_ino
 
-    def _wait_for_another(self, topic: TopicToLand, connected: Topic) -> None:
-        """Wait until the process that lands the topic has landed what is there now."""
-        while not self._is_stopped():
-            try:
-                ends = ask(connected, self.clock).offsets
-                break
-            except BrokerSilent as error:
-                log.warning("topic %s: %s; it is tried again", topic.name, error)
-                self.stopped.wait(RETRY_SECONDS)
-        while not self._is_stopped():
-            self.stopped.wait(RETRY_SECONDS)
-            marker = read_marker(topic.folder)
-            there = {} if marker is None else marker.partitions
-            behind = [n for n, one in ends.items() if n not in there or there[n].next_offset < one.end]
-            if not [n for n in behind if n not in there or there[n].stopped_by is None]:
-                open_losses = () if marker is None else marker.open_losses
-                self.not_landed += [loss.sentence() for loss in open_losses]
-                return
+        def check() -> None:
+            if not lock.exists() or lock.stat().st_ino != inode:
+                raise LockReplaced(f"{lock} was removed or replaced while it was held: start landing again")
+
+        yield check
 
 
 def refuse_network(folder: Path) -> None:

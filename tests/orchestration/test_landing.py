@@ -30,7 +30,8 @@ from photon.dispatcher.shift.ending import ShiftLimits
 from photon.dispatcher.shift.landing import run_landing
 from photon.dispatcher.shift.lease import LEASE_SECONDS, lease_status_of
 from photon.landing.marker import ASIDE, Loss, Marker, put_marker
-from photon.landing.service import LOCK, TopicToLand
+from photon.landing.service import LOCK
+from photon.landing.topics import TopicToLand
 from photon.orchestration.sensors import LANDING, REASON_TAG
 from photon.orchestration.watcher import watcher_sensor
 from photon.process.operating_system import held_alone

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from photon.dispatcher.retrying import Callbacks
 from photon.dispatcher.shift.ending import Ended, ShiftLimits, StopCondition
 from photon.dispatcher.shift.lease import LEASE_SECONDS, DatacenterLock, Heartbeat, Lease, stuck_seconds
 from photon.landing.marker import landing_lease
-from photon.landing.sources import Lands, land_all, landings_of
+from photon.landing.service import Landing
+from photon.landing.sources import sources_of
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, SystemClock, microseconds
 from photon.process.errors import UserError
@@ -23,7 +23,7 @@ def run_landing(pipeline: Pipeline, datacenter: str, limits: ShiftLimits, callba
     Waits in line for the shift before it, and for folders into which another process lands. UserError, such
     as TopicRefused; AlreadyRunning, StoppedWaiting, OSError.
     """
-    clock, landings = SystemClock(), landings_of(pipeline, [datacenter], is_patient=True)
+    clock, landing = SystemClock(), Landing(sources_of(pipeline, [datacenter]), is_patient=True)
 
     def lease() -> Lease:
         length_us = None if limits.length is None else microseconds(limits.length)
@@ -34,7 +34,7 @@ def run_landing(pipeline: Pipeline, datacenter: str, limits: ShiftLimits, callba
     heartbeat = Heartbeat(lock, LEASE_SECONDS, stuck_seconds(pipeline.limits), clock)
     try:
         end = StopCondition(lock, limits, callbacks.should_stop, heartbeat, clock)
-        _land_until(end, landings, callbacks)
+        _land_until(end, landing, callbacks)
         return end.why or "done"
     except UserError as error:
         lock.tell_end(ended_by=str(error).removesuffix("."))
@@ -44,17 +44,17 @@ def run_landing(pipeline: Pipeline, datacenter: str, limits: ShiftLimits, callba
         lock.release(clock.now_us())
 
 
-def _land_until(end: StopCondition, landings: Sequence[Lands], callbacks: Callbacks) -> None:
+def _land_until(end: StopCondition, landing: Landing, callbacks: Callbacks) -> None:
     """Land on other threads, for this one takes signals and reports."""
     told, since_us = "", 0
     with ThreadPoolExecutor(1, "landing") as threads:
         try:
-            future = threads.submit(land_all, landings)
+            future = threads.submit(landing.run)
             while not wait([future], LOOK_SECONDS).done:
                 if end.has_come():
-                    _stop(landings)
+                    landing.stopped.set()
                 now_us = end.clock.now_us()
-                waits_for = "; ".join(sorted(why for one in landings for why in list(one.held.values())))
+                waits_for = "; ".join(sorted(list(landing.held.values())))
                 if waits_for != told:
                     end.lock.tell_wait(waits_for, now_us)
                     if waits_for:
@@ -64,9 +64,4 @@ def _land_until(end: StopCondition, landings: Sequence[Lands], callbacks: Callba
                     told, since_us = waits_for, now_us
             future.result()
         finally:
-            _stop(landings)
-
-
-def _stop(landings: Sequence[Lands]) -> None:
-    for one in landings:
-        one.stopped.set()
+            landing.stopped.set()

@@ -3,5 +3,5 @@
 A `lander` lists what the store has (`source`), writes the lines of each object that is new (`contents`) under
 a name that key and ETag decide (`names`), and remembers it (`known`) while the store lists it. What it could
 not land it tells in its `marker`, which joins go by: while an object waits, they call nothing complete.
-`service` runs the landers of a datacenter beside those of topics. Read protocol K8 to K11, then `lander`.
+`to_land` has them landed beside topics. Read protocol K8 to K11, then `lander`.
 """

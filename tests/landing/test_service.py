@@ -1,0 +1,26 @@
+"""The service that lands sources: a folder is one process's, and what it lets go the next one takes up."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from photon.landing.marker import ASIDE
+from photon.landing.service import LOCK, Landing
+from photon.landing.topics import TopicToLand
+from photon.process.operating_system import held_alone
+from tests.landing.landing_world import NAME, value_of
+from tests.landing.simulated_topic import SimulatedBroker, SimulatedTopic
+
+
+def test_a_complete_landing_takes_up_a_folder_that_another_process_lets_go(tmp_path: Path) -> None:
+    broker = SimulatedBroker()
+    broker.send(0, value_of(1))
+    landing = Landing([TopicToLand(NAME, tmp_path, lambda: SimulatedTopic(broker))], complete=True)
+    with ThreadPoolExecutor(1) as threads:
+        with held_alone(tmp_path / ASIDE / LOCK):
+            future = threads.submit(landing.run)
+            landing.stopped.wait(0.1)  # it finds the lock held, or begins a moment later
+            assert not future.done()
+        assert future.result() == []
+    assert [file.read_bytes() for file in tmp_path.glob("0/*.jsonl")] == [value_of(1) + b"\n"]
