@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from photon.landing.marker import Landed, Marker, MarkerDamaged, read_marker
+from photon.landing.marker import Landed, Marker, read_marker, read_or_why
 from photon.landing.objects.marker import ObjectsMarker
 from photon.landing.objects.marker import read_marker as read_objects_marker
 from photon.logs.files import LogFile, Side, TrackedFile
 from photon.pipeline.file import Pipeline
 from photon.process.clock import MICROSECONDS, Clock, SystemClock, microseconds
-from photon.process.errors import FormatTooNew
 from photon.process.operating_system import boot_id
 
 BELIEVED_US = 10 * MICROSECONDS  # so long what a marker says of a partition's end is believed
@@ -83,11 +82,7 @@ class LandedLogs:
 
     def _read(self, read_one: Callable[[Path], _M | None], into: str) -> _M | None:
         """A marker. One that can't be read says nothing: its log stays where it is."""
-        problem, marker = "", None
-        try:
-            marker = read_one(self.logs / into)
-        except (MarkerDamaged, FormatTooNew, OSError) as error:
-            problem = str(error)
+        marker, problem = read_or_why(read_one, self.logs / into)
         if problem and problem != self._problems.get(into):
             log.warning("a landed log's marker can't be read: %s", problem)
         self._problems[into] = problem

@@ -23,7 +23,7 @@ from photon.health.bad_records import judge_conflicting, judge_dead_letters, jud
 from photon.health.facts import Facts
 from photon.health.feed import judge_feed
 from photon.health.foreign_commits import judge_foreign_commits
-from photon.health.landing import judge_landing
+from photon.health.landed_source import judge_landing
 from photon.health.measures import (
     BACKLOG_ERROR_BYTES,
     BACKLOG_WARN_BYTES,

@@ -6,10 +6,10 @@ The lander alone writes it; joins, people and monitoring read it. What it says o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from photon.pipeline.file import Pipeline
 from photon.process.errors import FormatTooNew, UserError
@@ -20,6 +20,7 @@ MARKER = "land.json"
 ACKNOWLEDGED = "acknowledged.json"  # a person writes it, by `photon acknowledge`
 FORMAT = 1
 
+M = TypeVar("M")
 LossKind = Literal["another topic", "retention", "truncated", "other content", "removed"]
 
 
@@ -154,6 +155,14 @@ def put_marker(folder: Path, marker: Marker) -> None:
 def acknowledge(folder: Path, names: Sequence[str]) -> None:
     """Have the lander of a folder go on behind the losses of these names, and no others any more. OSError."""
     _put(folder, ACKNOWLEDGED, list(names))
+
+
+def read_or_why(read_one: Callable[[Path], M | None], folder: Path) -> tuple[M | None, str]:
+    """A folder's marker of some kind, and why it can't be read; empty: it can."""
+    try:
+        return read_one(folder), ""
+    except (MarkerDamaged, FormatTooNew, OSError) as error:
+        return None, str(error)
 
 
 def acknowledged_in(folder: Path) -> frozenset[str]:

@@ -9,7 +9,8 @@ import pytest
 
 from photon.dispatcher.shift.lease import DatacenterLock, Lease
 from photon.health.headline import sentences
-from photon.health.landing import MOST_PARTS, LandingSeen, judge_landing, look_at_landing
+from photon.health.landed_source import judge_landing
+from photon.health.landing import MOST_PARTS, LandingSeen, look_at_landing
 from photon.health.metrics.landing_families import landing_families
 from photon.landing.marker import Landed, Loss, Marker, landing_lease, put_marker
 from photon.page.now import told
