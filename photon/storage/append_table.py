@@ -15,7 +15,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
@@ -35,7 +34,7 @@ from photon.storage.delta import (
     open_table,
 )
 from photon.storage.leaving_rows import Rule, let_rows_leave
-from photon.storage.output_files import write_parquet
+from photon.storage.output_files import read_parquet, write_parquet
 from photon.storage.store import store_of
 from photon.storage.table_features import ANY_COLUMNS, expected, kept_hours
 
@@ -126,7 +125,8 @@ class AppendTable:
                 return self.columns.empty_table()
             bounds = files[f"max.{_AT}"]
             # Rounded down they may be equal for several files.
-            rows = self._read(folder, files["path"].filter(pc.equal(bounds, pc.max(bounds))), self.columns)
+            paths = files["path"].filter(pc.equal(bounds, pc.max(bounds)))
+            rows = read_parquet(folder, paths.to_pylist(), self.columns)
         return rows.filter(pc.equal(rows[_AT], pc.max(rows[_AT])))
 
     def between(
@@ -154,18 +154,10 @@ class AppendTable:
             # Rounded down to milliseconds.
             ends_after = pc.greater_equal(files[f"max.{_AT}"], pa.scalar(from_us - 1_000, first.type))
             begins_before = pc.less(files[f"min.{_AT}"], end)
-            rows = self._read(folder, files["path"].filter(pc.and_(ends_after, begins_before)), wanted)
+            paths = files["path"].filter(pc.and_(ends_after, begins_before))
+            rows = read_parquet(folder, paths.to_pylist(), wanted)
         is_in_range = pc.and_(pc.greater_equal(rows[_AT], first), pc.less(rows[_AT], end))
         return rows.filter(is_in_range).sort_by(_AT)
-
-    def _read(self, folder: Location, paths: pa.ChunkedArray, columns: pa.Schema) -> pa.Table:
-        """These columns of some of the table's files, null where a file was written before there were any.
-
-        `pyarrow.parquet.read_table` takes twice as long for a file of a row.
-        """
-        store = store_of(folder)
-        read = [pq.ParquetFile(store.open(path)).read(columns=columns.names) for path in paths.to_pylist()]
-        return pa.concat_tables([columns.empty_table(), *read], promote_options="default")
 
     def _open(self, folder: Location) -> DeltaTable:
         table = open_table(folder)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from photon.pipeline.location import Location
 from photon.storage.delta import HOOKS, columns_in_files, open_table
-from photon.storage.store import ObjectStore, store_of
+from photon.storage.output_files import read_parquet
+from photon.storage.store import store_of
 
 LEAST_SHARE = 0.1  # of a table's rows: for fewer, no file is written anew
 
@@ -41,11 +41,11 @@ def let_rows_leave(table: DeltaTable, folder: Location, rule: Rule, added: Added
 
     0 also where nobody knows whether this commit or another one came first.
     """
-    store, files = store_of(folder), pa.table(table.get_add_actions())
+    files = pa.table(table.get_add_actions())
     paths, sizes = files["path"].to_pylist(), files["size_bytes"].to_pylist()
     schema = columns_in_files(table)
     wanted = pa.schema([schema.field(name) for name in rule.columns])
-    asked = [_read(store, path, wanted) for path in paths]
+    asked = [read_parquet(folder, [path], wanted) for path in paths]
     if not asked:
         return 0
     stays = rule.stays(pa.concat_tables(asked))
@@ -58,22 +58,16 @@ def let_rows_leave(table: DeltaTable, folder: Location, rule: Rule, added: Added
         if not stay.all():
             actions.append(RemoveAction(path, True, int(time.time() * 1_000), size_bytes, {}))
         if stay.any() and not stay.all():
-            actions.append(added(folder, _read(store, path, schema).filter(pa.array(stay))))
+            actions.append(added(folder, read_parquet(folder, [path], schema).filter(pa.array(stay))))
     try:
         _commit(table, actions)
     except CommitFailedError:
         # Also if the answer to this very commit was lost, and the library has tried it again: look first.
         there = pa.table(open_table(folder).get_add_actions())["path"].to_pylist()
         new = {each.path for each in actions if isinstance(each, AddAction)}
-        store.remove(*new.difference(there))
+        store_of(folder).remove(*new.difference(there))
         return 0
     return leaving
-
-
-def _read(store: ObjectStore, path: str, columns: pa.Schema) -> pa.Table:
-    """These columns of a data file, null where it was written before there were any."""
-    rows = pq.ParquetFile(store.open(path)).read(columns=columns.names)
-    return pa.concat_tables([columns.empty_table(), rows], promote_options="default")
 
 
 def _commit(table: DeltaTable, actions: list[AddAction | RemoveAction]) -> None:
