@@ -167,7 +167,7 @@ def _measure(one: Contender, url: str, seconds: float, rate: int) -> dict[str, f
         rows.until(lambda: bool(rows.first), START_SECONDS)
         if not rows.first:
             raise MeasurementFailed(f"no row within {START_SECONDS:.0f} s; look at {one.folder / 'log'}")
-        # It works off first all that came while it started.
+        # A join works off first all that came while it started.
         rows.until(lambda: traffic.latest - max(rows.first) < rate * LIVE_SECONDS, WARM_UP_SECONDS)
         began, before = time.time(), cpu_seconds_of(p for root in one.roots for p in family_of(root))
         rows.until(lambda: False, seconds)

@@ -38,7 +38,7 @@ class KnownFiles:
 
     @classmethod
     def of(cls, state: StateReader | None) -> KnownFiles | None:
-        """None without a state."""
+        """The files that a state knows; None where there is no state."""
         return None if state is None else cls(int(state.epoch or 0), state.files().keys())
 
 
@@ -118,7 +118,7 @@ class Reading:
 
     @property
     def files(self) -> set[int]:
-        """The files of which it has digests."""
+        """Numbers of the files whose digests this reading has."""
         return {each["file"] for each in self.row["digests"]}
 
 

@@ -111,7 +111,7 @@ class ObjectsWorld:
         return marker
 
     def files(self) -> list[Path]:
-        """What joins read."""
+        """The files that joins read."""
         return sorted(self.folder.glob("**/[!.]*.jsonl"))
 
     def lines(self) -> list[str]:

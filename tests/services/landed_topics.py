@@ -75,7 +75,7 @@ class LandedTopics:
         return [line for file in files for line in file.read_bytes().splitlines()]
 
     def marker(self, into: str) -> Marker:
-        """What the marker says; of a topic that nobody has landed yet: nothing."""
+        """The marker of a landed topic; an empty one before anybody has landed it."""
         return read_marker(self.folder / "logs" / into) or Marker(into, "", 0)
 
     def join(self) -> list[str]:

@@ -32,5 +32,5 @@ def session() -> Iterator[Any]:
     params=["alone", pytest.param("both", marks=[pytest.mark.spark, pytest.mark.slow, pytest.mark.long])],
 )
 def perhaps_session(request: pytest.FixtureRequest) -> Any:
-    """None for the engine without Spark, which takes seconds; or the session, for both engines."""
+    """Have a test run by the engine without Spark (None, seconds), or by both engines (the session)."""
     return None if request.param == "alone" else request.getfixturevalue("session")

@@ -176,12 +176,12 @@ class ObjectsLander:
         for one in self._known.failed() if listed.is_any else ():
             etag = listed.etags.get(one.name)
             if etag is None and not one.is_gone:
-                self._fail(replace(one, reason=f"{one.reason}; it went before it was landed", is_gone=True))
+                self._note(replace(one, reason=f"{one.reason}; it {GONE}", is_gone=True))
             elif etag not in (None, one.etag):
                 self._known.drop_failed([bytes.fromhex(one.id)])
-        for name, left in self._left.items():
-            if name not in listed.etags:
-                self._fail(Failed(name, left.etag, GONE, self._clock.now_us(), is_gone=True))
+        for left in self._left.values():
+            if left.name not in listed.etags:
+                self._fail(left, GONE, is_gone=True)
 
     # -- objects
 
@@ -209,40 +209,35 @@ class ObjectsLander:
 
     def _is_given_up(self, one: StoredObject, why: str) -> bool:
         """Note an object as failed on which the store has not answered for long, though it lists objects."""
-        id_, now_us = digest_of(one.name, one.etag), self._clock.now_us()
+        id_ = digest_of(one.name, one.etag)
         since_us = self._unanswered.setdefault(id_, self._clock.elapsed_us())
         if self._clock.elapsed_us() - since_us < UNANSWERED_US:
             return False
         del self._unanswered[id_]
-        self._fail(Failed(one.name, one.etag, f"is not given: {why}", now_us), now_us + REFUSED_AGAIN_US)
+        self._fail(one, f"is not given: {why}", REFUSED_AGAIN_US)
         return True
 
     def _land(self, one: StoredObject) -> bool:
         """Write the file of an object; False if it has another version by now."""
         name = file_name(one.name, one.etag, self._ending)
         path = self._folder / name
-        now_us = self._clock.now_us()
         try:
             if not path.exists():  # else a process died before it noted that (K8)
                 self._write(one, path)
         except OtherVersion:
             return False
         except ObjectGone:
-            self._fail(Failed(one.name, one.etag, GONE, now_us, is_gone=True))
+            self._fail(one, GONE, is_gone=True)
         except ObjectRefused as error:
-            self._fail(
-                Failed(one.name, one.etag, f"may not be read: {error}", now_us), now_us + REFUSED_AGAIN_US
-            )
+            self._fail(one, f"may not be read: {error}", REFUSED_AGAIN_US)
         except ExtraMissing as error:
-            self._fail(
-                Failed(one.name, one.etag, f"can't be read: {error}", now_us), now_us + REFUSED_AGAIN_US
-            )
+            self._fail(one, f"can't be read: {error}", REFUSED_AGAIN_US)
         except ObjectBroken as error:
-            self._fail(Failed(one.name, one.etag, str(error), now_us))
+            self._fail(one, str(error))
         else:
             sync(path.parent)
             fault_point("land.after_name")
-            self._known.land(digest_of(one.name, one.etag), one.size_bytes, now_us)
+            self._known.land(digest_of(one.name, one.etag), one.size_bytes, self._clock.now_us())
             self._new_elapsed_us = self._clock.elapsed_us()
         self._unanswered.pop(digest_of(one.name, one.etag), None)
         left, bytes_ = self._said.waiting - 1, self._said.waiting_bytes - one.size_bytes
@@ -252,7 +247,7 @@ class ObjectsLander:
         return True
 
     def _write(self, one: StoredObject, path: Path) -> None:
-        """Copy an object aside, and name the file of its lines once that is whole and on disk."""
+        """Copy an object, write its lines aside, and give that file its name once it is whole and on disk."""
         copy, unfinished = (self._aside / f"{new_id()}{UNFINISHED}" for _ in range(2))
         try:
             with copy.open("xb") as sink:
@@ -266,7 +261,15 @@ class ObjectsLander:
             copy.unlink(missing_ok=True)
             unfinished.unlink(missing_ok=True)
 
-    def _fail(self, failed: Failed, again_us: int | None = None) -> None:
+    def _fail(
+        self, one: StoredObject, reason: str, again_after_us: int | None = None, is_gone: bool = False
+    ) -> None:
+        """Note that an object is not landed, and perhaps when it is tried again with the same ETag."""
+        now_us = self._clock.now_us()
+        again_us = None if again_after_us is None else now_us + again_after_us
+        self._note(Failed(one.name, one.etag, reason, now_us, is_gone), again_us)
+
+    def _note(self, failed: Failed, again_us: int | None = None) -> None:
         log.error("objects %s: %s", self._source.name, failed.sentence())
         self._known.fail(failed, 0 if failed.is_gone else again_us)  # one that comes back is landed
         self._known.commit()  # nobody lists a lost one again

@@ -1,4 +1,4 @@
-"""Where objects come from: a bucket of S3, Google Cloud Storage or Azure, or a folder of this machine."""
+"""Sources of objects: buckets of S3, Google Cloud Storage or Azure, and folders of this machine."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class ObjectSource:
 
     def listed(self) -> Iterator[StoredObject]:
         """The objects that are to be landed, in the store's order. OSError."""
-        if self.place is not None and not self.place.is_dir():
-            raise FileNotFoundError(f"{self.place}: expected a folder with objects to land")
+        if self.place is not None:
+            check_folder(self.place)
         paths = GlobbedPaths(self.pattern)
         for one in self.below.objects():
             if one.size_bytes and paths.match(one.name) and not is_hidden(one.name, self.pattern):
                 yield one
 
     def refuse_empty(self) -> None:
-        """FileNotFoundError if this machine's folder, of which objects are landed, is empty now."""
+        """Refuse an empty folder of this machine, of which objects are landed. FileNotFoundError."""
         if self.place is not None and not any(self.place.iterdir()):
             raise FileNotFoundError(
                 f"{self.place} is empty, and objects of it are landed: is its disk mounted? If it is, put"
@@ -115,11 +115,16 @@ def source_of(objects: str, storage: Storage, folder: Path) -> ObjectSource:
     return ObjectSource(objects, below, pattern, f"{key}/")
 
 
+def check_folder(place: Path) -> None:
+    """FileNotFoundError if there is no folder, as where a disk is not mounted."""
+    if not place.is_dir():
+        raise FileNotFoundError(f"{place}: expected a folder with objects to land")
+
+
 def _local(place: Path) -> ObjectStore:
     from obstore.store import LocalStore
 
-    if not place.is_dir():
-        raise FileNotFoundError(f"{place}: expected a folder with objects to land")
+    check_folder(place)
     return LocalStore(place)
 
 
