@@ -2,11 +2,11 @@
 
 `python -m tests.mutations COPY --count 60` takes a checkout that may be spoilt, such as one that
 `git worktree add --detach COPY` makes. It writes many mistakes into the copy's product at once, each asleep
-until `PHOTON_MISTAKE` names it. One run of the fast tests notes which tests pass each place, and how long
-they take. Then some mistakes are woken, each for the tests that pass it, until enough of these have failed.
-A test that is the only one to fail catches something of its own. `COPY/mistakes` keeps all that is found:
-the same command goes on where an earlier one ended. It takes the fast tests' time, and then at most a minute
-or so for each mistake on one core.
+until `PHOTON_MISTAKE` names it. The fast tests run once, some files at a time, and note which tests pass
+each place, and how long they take. Then some mistakes are woken, each for the tests that pass it, until
+enough of these have failed. A test that is the only one to fail catches something of its own. `COPY/mistakes`
+keeps all that is found: the same command goes on where an earlier one ended. It takes the fast tests' time,
+and then at most a minute or so for each mistake on one core.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 import click
 
 FAST = "not (spark or server or slow or long or browser or services)"
+FILES_AT_ONCE = 25  # of tests, noted by one run: what is noted so far is kept
 PLACES = 1500  # Tests pass them without a mistake, which tells well enough where each test goes.
 # The tests of one mistake may take so long, by the noted times: many pass thousands of tests.
 SECONDS_OF_TESTS = 25
@@ -46,15 +47,19 @@ PROBE = """import collections, json, os
 append, flags = os.write, os.O_CREAT | os.O_APPEND | os.O_WRONLY
 awake = int(os.environ.get("PHOTON_MISTAKE", -1))
 notes = os.open({notes!r}, flags)
+test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]  # of a process that a test started
 noted = set()
 def woken(number):
     if awake >= 0:
         return number == awake
-    note = f"{{number}} " + os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    if note not in noted:
-        noted.add(note)
-        append(notes, (note + "\\n").encode())
+    if number not in noted:
+        noted.add(number)
+        append(notes, f"{{number}} {{test}}\\n".encode())
     return False
+def pytest_runtest_logstart(nodeid):
+    global test
+    test = nodeid
+    noted.clear()
 def pytest_collection_modifyitems(items):
     if awake < 0:
         cases = collections.Counter()
@@ -222,16 +227,21 @@ def planted(copy: Path, seed: int) -> list[Mistake]:
     return [Mistake(**each) for each in json.loads(kept.read_text())]
 
 
-def noted(copy: Path) -> Noted:
-    """Note what the fast tests pass while all mistakes are asleep. They run once for it."""
-    reports, passed = copy / NOTES / "noted.json", copy / NOTES / "passed.txt"
-    if not reports.exists():
-        passed.unlink(missing_ok=True)
-        pytest(copy, "noting", ["-n", str(AT_ONCE), "-m", FAST], None)
-        (copy / NOTES / "noting.json").rename(reports)
-    outcomes, seconds = _reported(reports)
+def noted(copy: Path, marked: str) -> Noted:
+    """Note what these tests pass while all mistakes are asleep. They run once for it."""
+    files = sorted(str(file.relative_to(copy)) for file in (copy / "tests").rglob("test_*.py"))
+    outcomes: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    for first in range(0, len(files), FILES_AT_ONCE):
+        reports = copy / NOTES / f"noted-{first}.json"
+        if not reports.exists():
+            pytest(copy, "noting", ["-n", str(AT_ONCE), "-m", marked, *files[first:][:FILES_AT_ONCE]], None)
+            (copy / NOTES / "noting.json").rename(reports)
+        of_files = _reported(reports)
+        outcomes |= of_files[0]
+        seconds |= of_files[1]
     passing: dict[int, set[str]] = {}
-    for line in passed.read_text().splitlines():
+    for line in (copy / NOTES / "passed.txt").read_text().splitlines():
         number, _, test = line.partition(" ")
         if outcomes.get(test) == "passed":  # A session's fixture passes places too, but is no test.
             passing.setdefault(int(number), set()).add(test)
@@ -261,7 +271,7 @@ def wake(copy: Path, noted: Noted, number: int, enough: int) -> Found:
 def pytest(copy: Path, name: str, arguments: list[str], awake: int | None) -> dict[str, str]:
     """Run tests, and return how each ended. A run that had to be killed adds a failed test of its own."""
     reports, names = copy / NOTES / f"{name}.json", copy / NOTES / f"{name}.txt"
-    reports.unlink(missing_ok=True)
+    reports.write_text("")
     names.write_text("\n".join(arguments))
     Path(SCRATCH).mkdir(exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(copy), REPORTS: str(reports)}
@@ -289,7 +299,7 @@ def _reported(reports: Path) -> tuple[dict[str, str], dict[str, float]]:
     """The outcome and the seconds of each test, of its set-up, call and teardown together."""
     outcomes: dict[str, str] = {}
     seconds: Counter[str] = Counter()
-    for line in reports.read_text().splitlines() if reports.exists() else []:
+    for line in reports.read_text().splitlines():
         test, outcome, duration = json.loads(line)
         outcomes[test] = outcome if outcomes.get(test, "passed") == "passed" else outcomes[test]
         seconds[test] += duration
@@ -301,11 +311,12 @@ def _reported(reports: Path) -> tuple[dict[str, str], dict[str, float]]:
 @click.option("--count", default=60, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--below", default="photon", show_default=True, help="The folder whose mistakes are woken.")
+@click.option("--marked", default=FAST, show_default=True, help="The tests that may catch one.")
 @click.option("--enough", default=2, show_default=True, help="After so many that fail no test is alone.")
-def main(copy: Path, count: int, seed: int, below: str, enough: int) -> None:
+def main(copy: Path, count: int, seed: int, below: str, marked: str, enough: int) -> None:
     """Print a row for each mistake: its place, how many tests pass it, how many ran, and which caught it."""
     copy = copy.absolute()
-    mistakes, notes = planted(copy, seed), noted(copy)
+    mistakes, notes = planted(copy, seed), noted(copy, marked)
     print(f"seed {seed}; {len(notes.seconds)} tests, {notes.fail_anyhow} fail in a changed source anyhow")
     results = copy / NOTES / f"results-{enough}.json"
     lines = results.read_text().splitlines() if results.exists() else []
