@@ -58,7 +58,7 @@ from photon.join.records import (
 from photon.join.waiting_records import store_waiting
 from photon.logs.files import ByteRange, LogFile
 from photon.logs.joined_ranges import Piece
-from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, read_events_of
+from photon.logs.parse import DEAD_LETTERS, FOREIGN_EVENTS, each_line_is_a_record, read_events_of
 from photon.logs.ranges import RangeGone, read_pieces, read_ranges
 from photon.logs.source import LogsUnavailable
 from photon.pipeline.sections import ForeignLog, PrimaryLog
@@ -137,7 +137,8 @@ class _TaskReader:
         self, ranges: Iterable[tuple[LogFile, ByteRange]], files: dict[int, LogFile]
     ) -> Iterator[Piece]:
         """Ranges with their bytes, as far as these are there; `files` takes note of what was read."""
-        for file, byte_range, data in read_ranges(self.context.folders.logs, ranges):
+        each_line = partial(each_line_is_a_record, log=self.log, limits=self.context.pipeline.limits)
+        for file, byte_range, data in read_ranges(self.context.folders.logs, ranges, each_line):
             files[file.number] = file
             if data is not None:
                 yield file, byte_range, data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Side = Literal["primary", "foreign"]
@@ -90,3 +90,13 @@ class ByteRange:
     starts_inside_oversized: bool = False
     ends_inside_oversized: bool = False
     unchecked_bytes: int = 0
+
+    def part(self, start_bytes: int, end_bytes: int) -> ByteRange:
+        """Some of it, from a line's begin to a line's end; lines and checksum stay those of the whole."""
+        return replace(
+            self,
+            start_bytes=start_bytes,
+            end_bytes=end_bytes,
+            starts_inside_oversized=self.starts_inside_oversized and start_bytes == self.start_bytes,
+            ends_inside_oversized=self.ends_inside_oversized and end_bytes == self.end_bytes,
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from photon.logs.formats.lines import BLANK, LineTexts
 from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.formats.times import event_time_problem, parse_event_times, style_of, time_texts
 from photon.logs.joined_ranges import JoinedRanges, Piece
+from photon.logs.ranges import BLOCK_BYTES
 from photon.pipeline.sections import ForeignLog, Limits, Log, PrimaryLog
 from photon.pipeline.values import ONE_BYTE_ENCODINGS
 
@@ -52,9 +53,6 @@ DEAD_LETTERS = pa.schema(
 )
 DEAD_LETTER_RAW_BYTES = 4096
 OTHER_ORDER = "behind a header line that names the columns in another order; put it into a file of its own"
-# So much is parsed at once, short ranges together. It stays in a core's cache, and the parser uses its memory
-# again: 32 MiB at once take a third longer. From 4 MiB on NumPy has pages cleared.
-TOGETHER_BYTES = 2**21
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,46 +79,41 @@ def read_events_of(
 ) -> Iterator[ParsedRange]:
     """The events of many ranges, each as `read_events` has them; in which order the ranges come is open.
 
-    Ranges of files with one header are parsed together, about `TOGETHER_BYTES` at a time: a parser's start
+    Ranges of files with one header are parsed together, about `BLOCK_BYTES` at a time: a parser's start
     costs some 1 ms, a line 4 us. One group is held at a time, so pass a generator.
     """
     short = (part for piece in pieces for part in _in_blocks(piece, log, limits))
     return (_read_together(group, log, limits) for group in _groups(short))
 
 
+def each_line_is_a_record(file: LogFile, log: PrimaryLog | ForeignLog, limits: Limits) -> bool:
+    """Whether no record of the file spans lines, and no line within it is a header."""
+    return record_rules(log, file.header, limits.line_bytes) is None
+
+
 def _in_blocks(piece: Piece, log: PrimaryLog | ForeignLog, limits: Limits) -> Iterator[Piece]:
     """A long piece in several, cut behind lines. One of CSV stays whole: it may have headers within."""
     file, where, data = piece
-    if len(data) <= TOGETHER_BYTES or record_rules(log, file.header, limits.line_bytes) is not None:
+    if len(data) <= BLOCK_BYTES or not each_line_is_a_record(file, log, limits):
         yield piece
         return
     at = 0
     while at < len(data):
-        end = data.rfind(b"\n", at, at + TOGETHER_BYTES) + 1 or data.find(b"\n", at + TOGETHER_BYTES) + 1
+        end = data.rfind(b"\n", at, at + BLOCK_BYTES) + 1 or data.find(b"\n", at + BLOCK_BYTES) + 1
         end = end or len(data)
-        yield file, _part(where, at, end), data[at:end]
+        yield file, where.part(where.start_bytes + at, where.start_bytes + end), data[at:end]
         at = end
 
 
-def _part(where: ByteRange, start: int, end: int) -> ByteRange:
-    """Some bytes of a range, from a line's begin to a line's end."""
-    return replace(
-        where,
-        start_bytes=where.start_bytes + start,
-        end_bytes=where.start_bytes + end,
-        starts_inside_oversized=where.starts_inside_oversized and start == 0,
-    )
-
-
 def _groups(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Pieces of files with one header, of about `TOGETHER_BYTES`."""
+    """Pieces of files with one header, of about `BLOCK_BYTES`."""
     groups: dict[bytes, list[Piece]] = defaultdict(list)
     size_bytes: dict[bytes, int] = defaultdict(int)
     for piece in pieces:
         header = piece[0].header
         groups[header].append(piece)
         size_bytes[header] += len(piece[2])
-        if 2 * size_bytes[header] >= TOGETHER_BYTES:  # a block of a long range is a group of its own
+        if 2 * size_bytes[header] >= BLOCK_BYTES:  # a block of a long range is a group of its own
             del size_bytes[header]
             yield groups.pop(header)
     yield from groups.values()
@@ -161,7 +154,8 @@ def _parsed(
     )
     failures.update(dict.fromkeys(rows[is_misnamed & ~is_long].tolist(), OTHER_ORDER))
     rows = rows[~(is_long | is_header | is_misnamed)]
-    not_text = _not_utf8(lines.raws, rows) if _is_utf8(dialect) else rows[:0]
+    is_text = joined.text.isascii() or not _is_utf8(dialect)
+    not_text = rows[:0] if is_text else _not_utf8(lines.raws, rows)
     failures.update(dict.fromkeys(not_text.tolist(), "not UTF-8"))
     if are_lines and failures:
         raise GoesOn  # one of them may be the beginning of a longer record
@@ -268,9 +262,11 @@ def _parse_rows(
     for row in pc.indices_nonzero(is_bad).to_pylist():
         if row not in bad:
             bad[row] = _reason(raws[row].as_py(), [column[row].as_py() for column in texts.columns], log)
-    good = pa.array(np.delete(np.arange(len(raws)), list(bad)))
     columns = [ids, times_us, combine(key_texts)] if keys else [ids, times_us]
-    return [column.take(good) for column in columns], bad
+    if bad:
+        good = pa.array(np.delete(np.arange(len(raws)), list(bad)))
+        columns = [column.take(good) for column in columns]
+    return columns, bad
 
 
 def _texts(
@@ -313,6 +309,8 @@ def combine(columns: Sequence[pa.Array]) -> pa.Array:
     """
     lengths = [pc.binary_length(column) for column in columns]
     if len(columns) == 1:
+        if not columns[0].null_count and pc.all(pc.greater(lengths[0], 0)).as_py():
+            return columns[0]
         return pc.if_else(pc.greater(lengths[0], 0), columns[0], pa.scalar(None, pa.string()))
     parts: list[pa.Array] = []
     for column, length in zip(columns, lengths, strict=True):

@@ -310,7 +310,7 @@ def test_ranges_that_are_read_together_are_as_if_read_each(format, ranges, toget
             (file, ByteRange(file_number, start, start + len(data), 0, 0, starts_inside, False), data)
         )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parse_module, "TOGETHER_BYTES", together_bytes)
+        patched.setattr(parse_module, "BLOCK_BYTES", together_bytes)
         together = list(read_events_of(pieces, log, limits))
     each = [read_events(data, file, where, log, limits) for file, where, data in pieces]
     for name in ("events", "dead_letters"):

@@ -2,6 +2,7 @@ import gzip
 import os
 import pickle
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from photon.logs import cutting
+from photon.logs import cutting, ranges
 from photon.logs.cutting import LinesCut, cut_lines, cut_range
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.logs.ranges import Checked, RangeGone, read_at, read_range
+from photon.logs.ranges import Checked, RangeGone, read_at, read_range, read_ranges
 from photon.logs.shares import fair_shares, next_to_serve
 from photon.logs.source import hash_bytes
 
@@ -169,6 +170,57 @@ def test_a_long_range_with_another_end_is_gone(tmp_path):
     (tmp_path / "a.log").write_bytes(data * 8_999 + b"y" * 99 + b"\n" + data * 1_000)
     with pytest.raises(RangeGone, match="other bytes"):
         read_range(tmp_path, file.file, byte_range)
+
+
+def in_blocks(folder: Path, file: LogFile, planned: ByteRange) -> Iterator[tuple[ByteRange, bytes | None]]:
+    """A range in blocks of 1,000 bytes, each with its place."""
+    with mock.patch.object(ranges, "BLOCK_BYTES", 1_000):
+        for _, where, data in read_ranges(folder, [(file, planned)], lambda _: True):
+            yield where, data
+
+
+LINE = b"x" * 299 + b"\n"
+
+
+def long_range(folder: Path, data: bytes) -> tuple[LogFile, ByteRange]:
+    """A file, and all of it as a range of which the last 700 bytes are checked."""
+    file = make(folder, "a.log", data)
+    with mock.patch.object(cutting, "CHECKED_BYTES", 700):
+        planned, _ = cut_range(Bytes(data), file, len(data), 10_000)
+    return file.file, planned
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (LINE * 20, 7),
+        (b"\n" * 6_000, 6),
+        (LINE * 3 + b"y" * 1_499 + b"\n" + LINE * 20, 2),  # all behind a line that fills a block
+    ],
+)
+def test_a_long_range_comes_in_blocks_of_whole_lines(tmp_path, data, count):
+    blocks = list(in_blocks(tmp_path, *long_range(tmp_path, data)))
+    assert len(blocks) == count
+    assert all(block == data[where.start_bytes : where.end_bytes] for where, block in blocks)
+    assert b"".join(block or b"" for _, block in blocks) == data
+    assert all(block is not None and block.endswith(b"\n") for _, block in blocks)
+
+
+def test_a_range_that_is_cut_off_while_it_is_read_is_gone_from_there_on(tmp_path):
+    file, planned = long_range(tmp_path, LINE * 20)
+    blocks = in_blocks(tmp_path, file, planned)
+    first, data = next(blocks)
+    assert (first.start_bytes, data) == (0, LINE * 3)
+    with (tmp_path / "a.log").open("r+b") as log:
+        log.truncate(1_500)
+    assert [(where.start_bytes, where.end_bytes, data) for where, data in blocks] == [(900, 6_000, None)]
+
+
+def test_nothing_is_taken_of_a_long_range_with_another_end(tmp_path):
+    file, planned = long_range(tmp_path, LINE * 20)
+    (tmp_path / "a.log").write_bytes(LINE * 19 + LINE.upper())
+    ((where, data),) = in_blocks(tmp_path, file, planned)
+    assert (where.start_bytes, where.end_bytes, data) == (0, 6_000, None)
 
 
 def test_a_long_line_needs_no_more_memory_than_budget_and_limit():
