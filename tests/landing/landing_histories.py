@@ -1,18 +1,13 @@
-"""Random histories of a lander, its broker and its disk, and what must hold in each.
+"""Random histories of a lander of a topic, its broker and its disk, and what must hold in each.
 
 `python -m tests.landing.landing_histories FROM TO` runs many seeds.
 """
 
 from __future__ import annotations
 
-import logging
-import random
-import shutil
-import sys
-import tempfile
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from photon.landing.lander import Lander
@@ -20,17 +15,8 @@ from photon.landing.lines import line_of
 from photon.landing.marker import ASIDE, MARKER, Loss, Marker, read_marker
 from photon.landing.topic import BrokerSilent
 from photon.process.faults import LAND_FAULT_POINTS
+from tests.landing.histories import History, main
 from tests.landing.landing_world import LandingWorld, value_of
-from tests.support.crashes import SimulatedCrash, crash_at
-from tests.support.faulty_disk import FaultyDisk
-
-STEPS = 80
-log = logging.getLogger(__name__)
-POINTS = (*LAND_FAULT_POINTS, "disk.before_write", "disk.before_sync", "disk.after_sync")
-
-
-class HistoryFailed(AssertionError):
-    """What must hold does not."""
 
 
 @dataclass
@@ -45,44 +31,26 @@ class Sent:
     transaction: int | None
 
 
-@dataclass
-class History:
+class TopicHistory(History):
     """One seed."""
 
-    seed: int
-    folder: Path
-    chance: random.Random = field(init=False)
-    sent: list[Sent] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)  # all that were ever sent
-    lander: Lander | None = None
-    copies: list[Path] = field(default_factory=list)
-    seen: dict[Path, bytes] = field(default_factory=dict)
-    told: dict[str, Loss] = field(default_factory=dict)  # also by markers that were removed
-    rewritten: set[tuple[str, int]] = field(default_factory=set)  # partitions that lost messages
-    was_put_back: bool = False
-    begun: dict[tuple[str, int], int] = field(
-        default_factory=dict
-    )  # from which offset, by topic and partition
+    points = (*LAND_FAULT_POINTS, "disk.before_write", "disk.before_sync", "disk.after_sync")
+    world: LandingWorld
 
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
-        disk = self.folder / "disk"
-        self.world = LandingWorld(disk, partitions=self.chance.choice((1, 2, 3)))
-        self.world.folder.mkdir(parents=True)
-        self.disk = FaultyDisk(disk, self.world.clock)
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed, folder)
+        self.sent: list[Sent] = []
+        self.values: list[bytes | None] = []  # all that were ever sent
+        self.lander: Lander | None = None
+        self.seen: dict[Path, bytes] = {}
+        self.told: dict[str, Loss] = {}  # also by markers that were removed
+        self.rewritten: set[tuple[str, int]] = set()  # partitions that lost messages
+        self.was_put_back = False
+        self.begun: dict[tuple[str, int], int] = {}  # from which offset, by topic and partition
         self.transactions = 0
 
-    def run(self) -> None:
-        """Tell the history, then let all end well, and look for each message."""
-        actions = list(self._actions().items())
-        with self.disk.in_use():
-            for _ in range(STEPS):
-                [(action, _)] = self.chance.choices(actions, [weight for _, weight in actions])
-                log.info("%s", action.__name__)
-                action()
-                self._look()
-            self._end()
-        self._expect_all()
+    def _world(self, disk: Path) -> LandingWorld:
+        return LandingWorld(disk, partitions=self.chance.choice((1, 2, 3)))
 
     def _actions(self) -> dict[Callable[[], None], int]:
         return {
@@ -166,12 +134,6 @@ class History:
             for number, log_there in broker.partitions.items():
                 self.begun[broker.topic_id, number] = log_there.start
 
-    def _crash(self) -> None:
-        with crash_at(f"{self.chance.choice(POINTS)}:{self.chance.randint(1, 3)}"):
-            for _ in range(self.chance.randint(1, 4)):
-                self._step()
-        self._kill()
-
     def _kill(self) -> None:
         self.world.kill()
         self.lander = None
@@ -216,23 +178,8 @@ class History:
 
     # -- the disk
 
-    def _fill_disk(self) -> None:
-        self.disk.fail()
-
-    def _mend_disk(self) -> None:
-        self.disk.mend()
-
-    def _copy(self) -> None:
-        copy = self.folder / f"copy-{len(self.copies)}"
-        shutil.copytree(self.world.folder, copy)
-        self.copies.append(copy)
-
     def _put_back(self) -> None:
-        if self.copies:
-            self._kill()
-            shutil.rmtree(self.world.folder)
-            shutil.copytree(self.chance.choice(self.copies), self.world.folder)
-            self.disk.sync_all()
+        if self._put_back_a_copy(self.world.clock.elapsed_us()):
             self.seen, self.was_put_back = self._files(), True
 
     def _remove_read(self) -> None:
@@ -279,8 +226,6 @@ class History:
         return self.world.broker.transactions.get(int(one.transaction or 0), "aborted")
 
     def _end(self) -> None:
-        """Let the broker, the disk and the lander be well, until nothing changes."""
-        self.disk.mend()
         self.world.broker.is_silent = False
         self._settle()
         for _ in range(3):
@@ -307,9 +252,6 @@ class History:
                 if line not in values and not any(value.startswith(line) for value in values):
                     self._fail(f"{path.name} has a line of no message: {line[:60]!r}")
 
-    def _fail(self, why: str) -> None:
-        raise HistoryFailed(f"seed {self.seed}: {why}")
-
 
 def _lines_of(files: dict[Path, bytes], partition: int) -> set[bytes]:
     return {
@@ -331,25 +273,5 @@ def _is_lost(one: Sent, told: Collection[Loss]) -> bool:
     )
 
 
-def run(seed: int) -> None:
-    """Tell the history of a seed. HistoryFailed."""
-    with tempfile.TemporaryDirectory() as folder, suppress(SimulatedCrash):
-        History(seed, Path(folder)).run()
-
-
-def main() -> None:
-    """Run the seeds that are named, and print those that fail."""
-    first, last = map(int, sys.argv[1:3])
-    logging.basicConfig(level=logging.INFO if last == first + 1 else logging.CRITICAL, format="%(message)s")
-    failed = 0
-    for seed in range(first, last):
-        try:
-            run(seed)
-        except HistoryFailed as error:
-            failed += 1
-            print(error)
-    print(f"{last - first - failed} seeds are clean, {failed} failed")
-
-
 if __name__ == "__main__":
-    main()
+    main(TopicHistory)

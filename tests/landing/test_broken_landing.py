@@ -15,25 +15,15 @@ from photon.landing.marker import Landed
 from photon.landing.partition import Partition
 from photon.landing.partition_file import PartitionFile
 from photon.landing.topic import Offsets
-from tests.landing.landing_histories import HistoryFailed, run
+from tests.landing.histories import is_noticed, run
+from tests.landing.landing_histories import TopicHistory
 
 SEEDS = range(12)
-MOST_SEEDS = 60
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_history_loses_a_message_or_calls_an_end_too_early(seed: int) -> None:
-    run(seed)
-
-
-def _is_noticed() -> bool:
-    for seed in range(MOST_SEEDS):
-        try:
-            run(seed)
-        except HistoryFailed as error:
-            print(error)
-            return True
-    return False
+    run(TopicHistory, seed)
 
 
 def _without_sync(_: PartitionFile) -> None:
@@ -79,4 +69,4 @@ def test_a_lander_that_leaves_out_a_rule_is_noticed(
     owner: type, name: str, broken: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, name, broken(getattr(owner, name)))
-    assert _is_noticed()
+    assert is_noticed(TopicHistory)

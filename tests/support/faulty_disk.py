@@ -28,7 +28,7 @@ DiskPoint = Literal[
     "lake.after_commit",
 ]
 FULL, BROKEN = errno.ENOSPC, errno.EIO
-_SYNCED_BY_SQLITE = ".sqlite"
+_SYNCED_BY_SQLITE = (".sqlite", ".db")
 
 
 @dataclass
@@ -108,7 +108,7 @@ class FaultyDisk:
         return met
 
     def _lose(self, path: Path, is_kept: bool, chance: random.Random | None) -> bool:
-        if _SYNCED_BY_SQLITE in path.name:
+        if any(ending in path.name for ending in _SYNCED_BY_SQLITE):
             return False
         if not is_kept:
             path.unlink()

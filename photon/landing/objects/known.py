@@ -102,6 +102,16 @@ class Known:
             ],
         )
 
+    def keep(self, told: Iterable[Failed]) -> None:
+        """Note failures that the marker tells: an older copy of the list, or a new one, lacks them."""
+        for one in told:
+            id_ = digest_of(one.name, one.etag)
+            self._db.execute(
+                "insert or ignore into failed select ?, ?, ?, ?, ?, 0, ?, 0 "
+                "where not exists (select * from landed where id = ?)",
+                [id_, one.name, one.etag, one.reason, one.since_us, one.is_gone, id_],
+            )
+
     def failed(self) -> list[Failed]:
         """The failures that nobody has acknowledged, the oldest first."""
         rows = self._db.execute(

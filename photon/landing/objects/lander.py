@@ -65,16 +65,21 @@ class ObjectsLander:
         for left in self._aside.glob(f"*{UNFINISHED}"):  # nobody else writes here
             left.unlink(missing_ok=True)
         self._known = Known(self._aside)
+        sync(folder)  # the name of the list's folder
         before = read_marker(folder) or ObjectsMarker(source.name, boot, clock.now_us(), new_id())
+        if before.objects == source.name:
+            self._known.keep(before.failed)
         is_its_own = (before.objects, before.boot) == (source.name, boot)
         end = before.at_end if is_its_own else None
         self._said = replace(before, objects=source.name, boot=boot, at_end=end)
         # When an object was landed last, for all that is known: a silence goes on over a start.
-        self._new_elapsed_us = clock.elapsed_us() if end is None else end.as_of_elapsed_us - end.quiet_us
+        quiet = None if before.waiting else end  # else one came since, and may be landed
+        self._new_elapsed_us = quiet.as_of_elapsed_us - quiet.quiet_us if quiet else clock.elapsed_us()
         at = (clock.now_us(), clock.elapsed_us()) if end is None else (end.as_of_us, end.as_of_elapsed_us)
         self._wall_ahead_us = at[0] - at[1]
         self._marked_us = 0
         self._left: dict[str, StoredObject] = {}  # what the last look could not land
+        self._named: set[Path] = set()  # folders whose names are on disk
         self._unanswered: dict[bytes, int] = {}  # since when the store does not answer on an object
         self.listing_us = 0  # the time of the last look's listing
         self.refusal = ""  # why the last look could not list or read: waiting does not help
@@ -99,11 +104,11 @@ class ObjectsLander:
             self._known.acknowledge(acknowledged_in(self._folder))
             listed = self._list()
             self._compare_missed(listed)
+            self._left = {one.name: one for one in listed.new}
             if listed.count:  # said before any has a name
                 end = self._said.at_end and replace(self._said.at_end, quiet_us=0)
                 waiting = {"waiting": listed.count, "waiting_bytes": listed.bytes}
                 self._say(look=new_id(), at_end=end, **waiting)
-            self._left = {one.name: one for one in listed.new}
             why_left = self._land_all(listed.new, is_stopped)
             if self._left or listed.count > len(listed.new):
                 self._say(problem=why_left)
@@ -204,7 +209,7 @@ class ObjectsLander:
                 is_answered, why = False, str(error)
                 is_done = self._is_given_up(one, why)
             if is_done:
-                del self._left[one.name]
+                self._left.pop(one.name, None)  # a listing may have shown it twice
         return why
 
     def _is_given_up(self, one: StoredObject, why: str) -> bool:
@@ -235,7 +240,7 @@ class ObjectsLander:
         except ObjectBroken as error:
             self._fail(one, str(error))
         else:
-            sync(path.parent)
+            self._sync_name(path)
             fault_point("land.after_name")
             self._known.land(digest_of(one.name, one.etag), one.size_bytes, self._clock.now_us())
             self._new_elapsed_us = self._clock.elapsed_us()
@@ -260,6 +265,14 @@ class ObjectsLander:
         finally:
             copy.unlink(missing_ok=True)
             unfinished.unlink(missing_ok=True)
+
+    def _sync_name(self, path: Path) -> None:
+        """Put a file's name on disk, and its folders': a process may have died where it made one."""
+        sync(path.parent)
+        for folder in path.relative_to(self._folder).parents[:-1]:
+            if folder not in self._named:
+                sync(self._folder / folder.parent)
+                self._named.add(folder)
 
     def _fail(
         self, one: StoredObject, reason: str, again_after_us: int | None = None, is_gone: bool = False
