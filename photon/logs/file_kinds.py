@@ -11,18 +11,23 @@ import shlex
 from dataclasses import dataclass
 
 from photon.pipeline.location import Location
+from photon.process.pages import page
 
 LOOKED_AT_BYTES = 2**16
 _LOOKED_AT_FOR_UTF16 = 64
 _LEAST_FOR_UTF16 = 8  # bytes without a byte order mark
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b\x08"
-_OTHER_COMPRESSIONS = {
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ\0": "xz",
-    b"BZh91AY&SY": "bzip2",
-    b"PK\x03\x04": "zip",
-}
+# What is behind PAR1 tells Parquet from text.
+_WITH_ROWS = re.compile(rb"(?P<Parquet>PAR1[\0-\x08\x0e-\x1f])|(?P<Avro>Obj\x01)")
+_COMPRESSED = re.compile(
+    rb"(?P<zstd>\x28\xb5\x2f\xfd)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<lz4>\x04\x22\x4d\x18)"
+    rb"|(?P<xz>\xfd7zXZ\0)|(?P<zip>PK\x03\x04)"
+)
+_NOT_LANDED = ("xz", "zip")
+_LAND = (
+    f"name it below the key land of a pipeline file, as {page('docs/objects.md')} shows, and run photon land"
+)
 _CONVERT = "convert it when nobody writes it any more, for iconv converts no growing file: "
 _TO_UTF8 = _CONVERT + "`iconv -f {} -t UTF-8 FILE > FILE.utf-8 && mv FILE.utf-8 FILE`"
 # The packed file stays until all has succeeded, and what was in it after that.
@@ -53,9 +58,11 @@ def no_text(data: bytes) -> Odd | None:
     """The kind of a file that begins so and is no UTF-8 text; None where its lines may be read."""
     if data.startswith(_GZIP):
         return Odd("is gzip, and its name does not say so", "rename it, so that it ends in .gz")
-    for magic, kind in _OTHER_COMPRESSIONS.items():
-        if data.startswith(magic):
-            return Odd(f"is compressed by {kind}, which is not read", "decompress it, or compress it by gzip")
+    if found := _WITH_ROWS.match(data):
+        return Odd(f"is {found.lastgroup}, which has no lines", _LAND)
+    if found := _COMPRESSED.match(data):
+        other = "compress it by gzip" if found.lastgroup in _NOT_LANDED else _LAND
+        return Odd(f"is compressed by {found.lastgroup}, which is not read", f"decompress it, or {other}")
     if encoding := _utf16(data[:_LOOKED_AT_FOR_UTF16]):
         return Odd("is UTF-16", _TO_UTF8.format(encoding), _GZIP_TO_UTF8.format(encoding))
     return None

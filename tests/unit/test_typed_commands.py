@@ -35,6 +35,7 @@ PLACEHOLDER = re.compile(
 WITHOUT_A_PIPELINE = {
     "photon/cli/examples.py",  # `--help` shows them, on pipeline.yaml
     "photon/cli/verify.py",  # in an option's help, and as the maker of a report
+    "photon/logs/file_kinds.py",  # on a pipeline file that is to be written first
     "photon/upkeep/recovery.py",  # as the maker of an order
     "jobs/backfill.py",  # as the name of a session on Spark's pages
     "jobs/log_copies.py",
