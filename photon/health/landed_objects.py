@@ -49,7 +49,8 @@ class ObjectsSeen(SourceSeen[ObjectsMarker]):
     def sentence(self) -> str:
         """How far the objects are landed, for people."""
         if self.marker is None:
-            return f"waits for {self.source}: {self.problem or 'nobody has landed them yet'}"
+            why = self.problem or self.not_begun or "nobody has landed them yet"
+            return f"waits for {self.source}: {why}"
         said = self.marker
         failed = f", {counted(said.failed_count, 'object')} can't be landed" if said.failed_count else ""
         waits = (

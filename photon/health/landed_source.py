@@ -17,6 +17,7 @@ from photon.process.clock import MICROSECONDS
 from photon.process.pace import span
 
 MOST_LOSSES_NAMED = 3
+AS_SAID = "as that says; it is tried again by itself"
 
 M = TypeVar("M", Marker, ObjectsMarker)
 
@@ -30,6 +31,7 @@ class SourceSeen(ABC, Generic[M]):
     marker: M | None = None
     problem: str = ""
     looked_us: int = field(default=0, kw_only=True)
+    not_begun: str = field(default="", kw_only=True)  # why the process that lands it can't begin
     # Dagster's shift that lands it, or did last
     shift: LeaseStatus = field(default_factory=LeaseStatus, kw_only=True)
 
@@ -90,6 +92,8 @@ class SourceSeen(ABC, Generic[M]):
 
     def start(self, pipeline: Pipeline, datacenter: str) -> str:
         """Say what to do so that somebody lands it."""
+        if self.not_begun:
+            return AS_SAID
         if self.shift.lease is not None and self.shift.lease.run:
             return f"let it run: Dagster's sensor of the landing of {datacenter} has to be on"
         return f"let it run: photon land {pipeline.typed} -d {datacenter}"
@@ -98,22 +102,21 @@ class SourceSeen(ABC, Generic[M]):
 def judge_landing(name: str, seen: SourceSeen[Any], now_us: int, pipeline: Pipeline) -> Verdict | None:
     """The verdict on what is not landed, or is lost; None: it is well."""
     start, source, marker = seen.start(pipeline, name), seen.source, seen.marker
-    ended_by = f"; its last shift ended: {seen.shift.ended_by}" if seen.shift.ended_by else ""
+    why = f"; its last shift ended: {seen.shift.ended_by}" if seen.shift.ended_by else ""
     if marker is None:
-        return passing("warn", f"{name} {seen.sentence()}{ended_by}", start, f"waits for {source}")
+        return passing("warn", f"{name} {seen.sentence()}{why}", start, f"waits for {source}")
     acknowledge = (
         f"photon acknowledge {pipeline.typed} {name} (under Dagster the job "
         f"{dagster_name(pipeline.name, 'acknowledgement')})"
     )
     if (lost := seen.lost(name, acknowledge)) is not None:
         return lost
-    silent_us = now_us - marker.said_us
+    silent_us, why = now_us - marker.said_us, f": {seen.not_begun}" if seen.not_begun else why
     if (level := level_after(silent_us, pipeline.health.lag)) != "ok":
-        says = f"{name}: {source} {seen.silence} for {span(silent_us / MICROSECONDS)}{ended_by}"
+        says = f"{name}: {source} {seen.silence} for {span(silent_us / MICROSECONDS)}{why}"
         return Verdict(level, says, start, f"does not land {source}")
     if marker.problem:
-        remedy = "as that says; it is tried again by itself"
-        return passing("warn", f"{name}: {source}: {marker.problem}", remedy, f"does not land {source}")
+        return passing("warn", f"{name}: {source}: {marker.problem}", AS_SAID, f"does not land {source}")
     return seen.waits(name)
 
 

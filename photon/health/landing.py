@@ -11,7 +11,7 @@ from photon.dispatcher.shift.lease import lease_status_of
 from photon.health.landed_objects import ObjectsSeen
 from photon.health.landed_source import SourceSeen, some_named
 from photon.health.verdict import Verdict, passing
-from photon.landing.marker import Landed, Marker, landing_lease, read_marker, read_or_why
+from photon.landing.marker import Landed, Marker, landing_lease, read_marker, read_or_why, why_waiting
 from photon.landing.objects.marker import read_marker as read_objects_marker
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import S3Folder
@@ -80,7 +80,7 @@ class LandingSeen(SourceSeen[Marker]):
     def sentence(self) -> str:
         """How far the topic is landed, for people."""
         if self.marker is None:
-            return f"waits for {self.source}: {self.problem or 'nobody has landed it yet'}"
+            return f"waits for {self.source}: {self.problem or self.not_begun or 'nobody has landed it yet'}"
         count, lag, behind_us = counted(len(self._partitions), "partition"), self.lag, self.behind_us
         said = ["nobody knows how many messages wait" if lag is None else f"{lag:,} offsets wait"]
         said[0] += f", {span(behind_us / MICROSECONDS)} behind" if behind_us else ""
@@ -138,5 +138,5 @@ def look_at_landing(
         else:
             marker, problem = read_or_why(read_marker, folder)
             seen = LandingSeen(one.kafka.topic, one.into, marker, problem)
-        found.append(replace(seen, looked_us=now_us, shift=shift))
+        found.append(replace(seen, looked_us=now_us, shift=shift, not_begun=why_waiting(folder, now_us)))
     return tuple(found)

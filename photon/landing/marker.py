@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from photon.pipeline.file import Pipeline
+from photon.process.clock import MICROSECONDS
 from photon.process.errors import FormatTooNew, UserError
 from photon.storage.store import content, store_of
 
 ASIDE = ".photon"  # no pattern of log files matches a name that begins with a dot
 MARKER = "land.json"
 ACKNOWLEDGED = "acknowledged.json"  # a person writes it, by `photon acknowledge`
+WAITS = "waits.json"  # why a lander can't begin, written at each attempt; joins do not read it
+WAITS_BELIEVED_US = 60 * MICROSECONDS  # an attempt asks a broker that is silent for half a minute
 FORMAT = 1
 
 M = TypeVar("M")
@@ -163,6 +167,26 @@ def read_or_why(read_one: Callable[[Path], M | None], folder: Path) -> tuple[M |
         return read_one(folder), ""
     except (MarkerDamaged, FormatTooNew, OSError) as error:
         return None, str(error)
+
+
+def put_waiting(folder: Path, why: str, now_us: int) -> None:
+    """Say why landing can't begin yet; where there is no room nobody says it."""
+    with suppress(OSError):
+        _put(folder, WAITS, {"why": why, "said_us": now_us})
+
+
+def has_begun(folder: Path) -> None:
+    """Landing waits no more. OSError."""
+    (folder / ASIDE / WAITS).unlink(missing_ok=True)
+
+
+def why_waiting(folder: Path, now_us: int) -> str:
+    """Why a process that is there can't begin to land a folder; empty: none says so."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        said = json.loads((folder / ASIDE / WAITS).read_bytes())
+        if abs(now_us - said["said_us"]) <= WAITS_BELIEVED_US:
+            return str(said["why"])
+    return ""
 
 
 def acknowledged_in(folder: Path) -> frozenset[str]:

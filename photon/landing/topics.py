@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from photon.landing.lander import Lander, ask
-from photon.landing.marker import ASIDE, read_marker
+from photon.landing.marker import ASIDE, has_begun, put_waiting, read_marker
 from photon.landing.service import RETRY_SECONDS, CheckLock, Landing
 from photon.landing.topic import BrokerSilent, Offsets, Topic, TopicGone, TopicRefused
 from photon.pipeline.file import Pipeline
@@ -48,12 +48,19 @@ class TopicToLand:
             try:
                 ends = lander.begin().offsets
             except (BrokerSilent, OSError) as error:
+                why = (
+                    f"{error}: make it, or mend its name (topic:)"
+                    if isinstance(error, TopicGone)
+                    else f"{error}"
+                )
                 if landing.complete and isinstance(error, TopicGone):
-                    raise TopicRefused(f"{error}: make it, or mend its name (topic:)") from None
+                    raise TopicRefused(why) from None
                 if not (isinstance(error, BrokerSilent) or is_without_room(error, self.folder)):
                     raise
-                log.warning("topic %s: %s; it is tried again", self.name, error)
+                log.warning("topic %s: %s; it is tried again", self.name, why)
+                put_waiting(self.folder, why, landing.clock.now_us())
                 return landing.is_stopped()
+            has_begun(self.folder)
 
             def is_over() -> bool:
                 check_lock()

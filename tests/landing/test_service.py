@@ -5,9 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from photon.landing.marker import ASIDE
+from photon.landing.marker import ASIDE, why_waiting
 from photon.landing.service import LOCK, Landing
+from photon.landing.topic import TopicGone
 from photon.landing.topics import TopicToLand
+from photon.process.clock import SystemClock
 from photon.process.operating_system import held_alone
 from tests.landing.landing_world import NAME, value_of
 from tests.landing.simulated_topic import SimulatedBroker, SimulatedTopic
@@ -24,3 +26,21 @@ def test_a_complete_landing_takes_up_a_folder_that_another_process_lets_go(tmp_p
             assert not future.done()
         assert future.result() == []
     assert [file.read_bytes() for file in tmp_path.glob("0/*.jsonl")] == [value_of(1) + b"\n"]
+
+
+def test_a_process_that_waits_for_its_topic_says_so_until_it_begins(tmp_path: Path) -> None:
+    broker, said = SimulatedBroker(), list[str]()
+    now_us = SystemClock().now_us
+
+    def made_later(what: str) -> None:
+        if what != "take" and (not said or not said[-1]):
+            said.append(why_waiting(tmp_path, now_us()))
+            raise TopicGone(f"the broker has no topic {NAME}")
+
+    broker.send(0, value_of(1))
+    topic = TopicToLand(NAME, tmp_path, lambda: SimulatedTopic(broker, made_later))
+    landing = Landing([topic])
+    landing.stop_requested = lambda: bool(list(tmp_path.glob("0/*.jsonl")))
+    landing.run()
+    assert said == ["", f"the broker has no topic {NAME}: make it, or mend its name (topic:)"]
+    assert why_waiting(tmp_path, now_us()) == ""

@@ -9,10 +9,10 @@ import pytest
 
 from photon.dispatcher.shift.lease import DatacenterLock, Lease
 from photon.health.headline import sentences
-from photon.health.landed_source import judge_landing
+from photon.health.landed_source import AS_SAID, judge_landing
 from photon.health.landing import MOST_PARTS, LandingSeen, look_at_landing
 from photon.health.metrics.landing_families import landing_families
-from photon.landing.marker import Landed, Loss, Marker, landing_lease, put_marker
+from photon.landing.marker import Landed, Loss, Marker, landing_lease, put_marker, put_waiting
 from photon.page.now import told
 from photon.pipeline.file import Pipeline, load_pipeline
 from tests.unit.test_headline import NOW_US, status
@@ -137,6 +137,24 @@ def test_a_loss_is_an_error_whose_remedy_is_a_command(pipeline: Pipeline) -> Non
     assert verdict.level == "error"
     assert f"photon acknowledge {pipeline.typed} east" in verdict.remedy
     assert "ad_clicks__acknowledgement" in verdict.remedy
+
+
+def test_what_a_process_waits_for_is_told_in_place_of_that_nobody_lands(pipeline: Pipeline) -> None:
+    logs = pipeline.datacenters["east"].logs
+    assert isinstance(logs, Path)
+
+    def said(after_s: int = 0) -> tuple[str, str]:
+        now_us = NOW_US + after_s * SECOND
+        verdict = judge_landing("east", look_at_landing(pipeline, "east", now_us)[0], now_us, pipeline)
+        assert verdict is not None
+        return verdict.text, verdict.remedy
+
+    put_waiting(logs / "clicks", "the broker has no topic clicks: make it", NOW_US)
+    assert said()[0].startswith("east waits for topic clicks: the broker has no topic clicks: make it.")
+    assert said()[1] == AS_SAID
+    put_marker(logs / "clicks", Marker("clicks", "boot", NOW_US - 3600 * SECOND))
+    assert "clicks was not landed for 60 min: the broker has no topic clicks: make it. What" in said()[0]
+    assert f"photon land {pipeline.typed} -d east" in said(3600)[1], "that process may have died since"
 
 
 def test_what_starts_landing_is_its_command_or_the_sensor_that_had_it_last(pipeline: Pipeline) -> None:

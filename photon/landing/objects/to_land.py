@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from photon.landing.marker import has_begun, put_waiting
 from photon.landing.objects.lander import ObjectsLander
 from photon.landing.objects.marker import read_marker
 from photon.landing.objects.source import ObjectSource, source_of
@@ -64,13 +65,16 @@ class ObjectsToLand:
         while not landing.is_stopped():
             try:
                 source = self.connect()
-                return source, ObjectsLander(source, self.folder, self.ending, landing.clock, boot_id())
+                lander = ObjectsLander(source, self.folder, self.ending, landing.clock, boot_id())
+                has_begun(self.folder)
+                return source, lander
             except OSError as error:
                 if landing.complete:
                     raise ObjectsRefused(f"objects {self.name}: {error}") from None
                 if told != str(error):
                     log.warning("objects %s: %s; it is tried again", self.name, error)
                 told = str(error)
+                put_waiting(self.folder, told, landing.clock.now_us())
             landing.stopped.wait(RETRY_SECONDS)
         return None
 
