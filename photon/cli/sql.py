@@ -35,7 +35,7 @@ COPY_OPTIONS = {"csv": "FORMAT csv", "json": "FORMAT json, ARRAY true", "parquet
 WIDE_INTEGERS = ("hugeint", "uhugeint")
 NESTED = ("list", "array", "struct", "map", "tuple", "union")
 DOCUMENTS = ("json", "parquet")  # two of them in a row are none
-VIEWS = "Views: joined, unjoined, unmatched, dead_letters, releases"
+VIEWS = "Views: joined, unjoined, unmatched, dead_letters, conflicting, releases"
 HELP = f"""{VIEWS}
 DESCRIBE joined;                     names its columns and their types
 FROM joined LIMIT 5;                 shows some rows
@@ -98,8 +98,8 @@ def sql(
 ) -> None:
     """Ask one release of PIPELINE's rows with SQL: the rows of all datacenters, which never change.
 
-    QUERY is one of DuckDB's on the views joined, unjoined, unmatched, dead_letters and releases. Without one
-    a prompt takes queries, each up to its semicolon. No registry is asked; joins may go on.
+    QUERY is one of DuckDB's on the views joined, unjoined, unmatched, dead_letters, conflicting and releases.
+    Without one a prompt takes queries, each up to its semicolon. No registry is asked; joins may go on.
     """
     query, pipeline_file = query_and_file(ctx, words)
     if output is not None and output.exists() and output.samefile(pipeline_file):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MEMORY_SHARE = 0.5  # of the machine: joins beside a query need the rest, and DuckDB would take 80 %
 SPILLED_SHARE = 0.5  # of what is free on the disk of temporary files, where it would take 90 %
-VIEWS = ("joined", "unjoined", "unmatched", "dead_letters", "releases")
+VIEWS = ("joined", "unjoined", "unmatched", "dead_letters", "conflicting", "releases")
 # This connection reads the files of its views: no other file, no extension, nothing of Python's.
 CLOSED = {
     "autoinstall_known_extensions": False,
@@ -102,6 +102,7 @@ def add_views(
     views.add("joined", views.rows_of("joined_events", joined))
     views.add("unjoined", _unjoined(views.rows_of("unjoined", opened.tables("unjoined"))))
     views.add("unmatched", _unmatched(views.rows_of("unmatched", opened.tables("unmatched"))))
+    views.add("conflicting", _conflicting(views.rows_of("conflicting", opened.tables("conflicting"))))
     taken_up = None if mended is None else views.values_of(mended)
     views.add("dead_letters", _dead_letters(views.rows_of("dead_letters", letters), taken_up))
     return views.files
@@ -257,6 +258,13 @@ def _unjoined(rows: str) -> str:
 def _unmatched(rows: str) -> str:
     """The rows of runs without those that were withdrawn: a row that was joined later names their primary."""
     return f"SELECT * FROM ({rows}) AS written WHERE NOT {_IS_MATCHED.format('written')}"
+
+
+def _conflicting(rows: str) -> str:
+    """The newest row of each record: a new epoch of its datacenter reads, and compares, all of them again."""
+    record = "_datacenter, event_id, path, offset_bytes"
+    newest = f"row_number() OVER (PARTITION BY {record} ORDER BY {_EPOCH} DESC, _batch DESC)"
+    return f"SELECT * FROM ({rows}) QUALIFY {newest} = 1"
 
 
 def _dead_letters(rows: str, mended: str | None) -> str:

@@ -195,6 +195,29 @@ def test_an_event_is_unjoined_once_and_not_at_all_if_it_has_joined(lakes: Lakes)
     assert found == [("late", "east", "9"), ("other", "west", "1")]
 
 
+def conflict(epoch: int, batch: int, event_id: str, offset_bytes: int) -> pa.Table:
+    row = {
+        "_datacenter": "east",
+        "_epoch": str(epoch),
+        "_batch": batch,
+        "event_id": event_id,
+        "path": "clicks/a.jsonl",
+        "offset_bytes": offset_bytes,
+        "differs": "price",
+    }
+    return pa.Table.from_pylist([row], TABLE_COLUMNS["conflicting"])
+
+
+def test_a_record_of_other_content_is_conflicting_once_however_often_it_was_read(lakes: Lakes) -> None:
+    lakes.write("east", 10, 3, rows("east", 10, 3, ["c1"]))
+    for epoch, batch, offset_bytes in ((9, 1, 7), (10, 2, 7), (10, 3, 90)):
+        lakes.write("east", epoch, batch, conflict(epoch, batch, "c1", offset_bytes), "conflicting")
+    lakes.write("east", 11, 1, conflict(11, 1, "later", 7), "conflicting")
+    lakes.cut["east"] = Place(10, 3)
+    found = lakes.connect().execute("SELECT event_id, offset_bytes, _epoch FROM conflicting ORDER BY 2")
+    assert found.fetchall() == [("c1", 7, "10"), ("c1", 90, "10")]
+
+
 def letters(batch: int, *of: tuple[str, str | None]) -> pa.Table:
     found = [
         {
