@@ -21,14 +21,14 @@ from photon.pipeline.document import KeyPath, read_document
 from photon.pipeline.file import Pipeline
 from photon.pipeline.location import Location
 from photon.pipeline.sections import ForeignLog, Log, PrimaryLog
-from photon.pipeline.values import ColumnType
+from photon.pipeline.values import MOST_DIGITS, ColumnType, decimal_digits
 
 ONE_NAME_EACH = "give each column of its header line a name of its own"
 # A record with more columns is a dead letter: a table has a column for each, and a log whose keys are ids
 # would make it grow for ever.
 MOST_COLUMNS = 1_000
 _NEWEST = 3  # files per datacenter: the newest alone may be an odd one
-ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
+_ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     "string": pa.string(),
     "int64": pa.int64(),
     "float64": pa.float64(),
@@ -37,6 +37,12 @@ ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     "date": pa.date32(),
     "binary": pa.binary(),
 }
+
+
+def arrow_type(declared: ColumnType) -> pa.DataType:
+    """The type of a declared column, as tables have it: each decimal with the most digits there are."""
+    digits = decimal_digits(declared)
+    return _ARROW_TYPES[declared] if digits is None else pa.decimal128(MOST_DIGITS, digits[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,7 @@ def _unique(names: Sequence[str], declared: tuple[str, ...]) -> list[str]:
 
 def _typed(texts: pa.Array, declared: ColumnType, log: Log) -> tuple[pa.Array, list[int]]:
     """A column in its declared type, and the rows whose text does not fit it."""
-    kind = ARROW_TYPES[declared]
+    kind = arrow_type(declared)
     if declared in ("string", "binary"):
         return texts.cast(kind), []
     given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
@@ -159,6 +165,8 @@ def _typed(texts: pa.Array, declared: ColumnType, log: Log) -> tuple[pa.Array, l
         own = parse_event_times(given, style_of(log))
         other = parse_event_times(given, TimeStyle(log.time_unit, zone=log.time_zone))
         values = (pc.coalesce(own, other) if log.time_format else own).cast(kind)
+    elif digits := decimal_digits(declared):
+        values = _cast(given, pa.decimal128(*digits)).cast(kind)
     else:
         values = _cast(given, kind)
     return values, pc.indices_nonzero(pc.and_(pc.is_null(values), pc.is_valid(given))).to_pylist()

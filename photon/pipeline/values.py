@@ -285,6 +285,28 @@ TimeFormats = Annotated[
 ]
 ZoneName = Annotated[str, _must(_is_zone, "a zone of the IANA database, such as Europe/Berlin")]
 TimeUnit = Literal["s", "ms", "us", "ns", "iso8601"]
-ColumnType = Literal["string", "int64", "float64", "bool", "timestamp_us", "date", "binary"]
+_COLUMN_TYPES = ("string", "int64", "float64", "bool", "timestamp_us", "date", "binary")
+_DECIMAL = re.compile(r"decimal\(([1-9]\d?), ?(\d\d?)\)")
+MOST_DIGITS = 38  # that a decimal of Delta has
+
+
+def decimal_digits(column_type: str) -> tuple[int, int] | None:
+    """The digits of `decimal(18, 4)`, and how many of them are behind the point; None: it is no decimal."""
+    found = _DECIMAL.fullmatch(column_type)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+def _is_column_type(value: str) -> bool:
+    digits = decimal_digits(value)
+    return value in _COLUMN_TYPES if digits is None else digits[1] <= digits[0] <= MOST_DIGITS
+
+
+ColumnType = Annotated[
+    str,
+    _must(
+        _is_column_type,
+        f'{", ".join(_COLUMN_TYPES)} or "decimal(18, 4)", in quotes, of at most {MOST_DIGITS} digits',
+    ),
+]
 IdCodec = Literal["server_process_timestamp"]
 IdTimeUnit = Literal["s", "ms", "us", "ns"]

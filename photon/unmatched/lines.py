@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from photon.adapters import PRIMARY_PREFIX, is_reserved, same_column, stored_name
 from photon.event_store.hashing import Hashes, hash_ids
 from photon.event_store.logs import LogsEventStore
-from photon.logs.columns import ARROW_TYPES, parse_columns
+from photon.logs.columns import arrow_type, parse_columns
 from photon.logs.files import LogFile
 from photon.pipeline.sections import PrimaryLog
 from photon.unmatched.candidates import Named
@@ -101,7 +101,7 @@ class LineReading:
         parsed, place = self._parsed(events, files, looked)
         for name in self.columns:
             safe = f"{PRIMARY_PREFIX}{name}" if is_reserved(name) else name
-            declared = pa.field(stored_name(safe), ARROW_TYPES[self.log.columns.get(name, "string")])
+            declared = pa.field(stored_name(safe), arrow_type(self.log.columns.get(name, "string")))
             kept = there.get(same_column(declared.name), declared)
             parts = []
             for table in parsed:

@@ -123,7 +123,15 @@ def columns(raws: list[bytes], **types: str) -> list[tuple[dict[str, object], st
 
 
 TYPES = st.sampled_from(
-    [{}, {"x": "int64"}, {"x": "float64"}, {"x": "bool"}, {"x": "timestamp_us"}, {"x": "date"}]
+    [
+        {},
+        {"x": "int64"},
+        {"x": "float64"},
+        {"x": "bool"},
+        {"x": "timestamp_us"},
+        {"x": "date"},
+        {"x": "decimal(9, 2)"},
+    ]
 )
 
 

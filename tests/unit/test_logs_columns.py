@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -60,6 +61,13 @@ def test_declared_columns_have_their_type():
     ]
 
 
+def test_decimals_are_as_exact_as_the_text_and_have_the_digits_of_a_table():
+    parsed = parse([b"0.10", b"-1e2", b"12345678.90", b""], b"m", columns={"m": "decimal(10, 2)"})
+    assert parsed.table["m"].to_pylist() == [Decimal("0.10"), Decimal("-100"), Decimal("12345678.90"), None]
+    assert parsed.table["m"].type == pa.decimal128(38, 2)
+    assert parsed.failures == {}
+
+
 def test_a_timestamp_may_be_a_number_of_the_logs_unit():
     parsed = parse([b"1500", b"1970-01-01T00:00:01"], b"t", columns={"t": "timestamp_us"}, time_unit="ms")
     assert [time.timestamp() for time in parsed.table["t"].to_pylist()] == [1.5, 1.0]
@@ -88,6 +96,9 @@ def test_an_empty_text_of_a_declared_type_is_null_but_stays_text_and_binary():
         ("b", "maybe", "bool"),
         ("t", "yesterday", "timestamp_us"),
         ("d", "2023-02-29", "date"),
+        ("m", "0.105", "decimal(10, 2)"),
+        ("m", "123456789.00", "decimal(10, 2)"),
+        ("m", "NaN", "decimal(10, 2)"),
     ],
 )
 def test_a_value_that_does_not_fit_fails_its_row_alone(column, text, type):

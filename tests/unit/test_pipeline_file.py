@@ -179,6 +179,11 @@ def test_relative_paths_are_relative_to_the_file_and_lake_and_state_have_default
             "16: foreign.time_unit: expected s, ms, us, ns or iso8601, got 'fortnights'",
         ),
         ("time_unit: ms", "time_units: ms", "16: foreign.time_units: unknown key; did you mean time_unit?"),
+        (
+            "amount: int64",
+            'amount: "decimal(4, 5)"',
+            "17: foreign.columns.amount: expected string, int64, float64",
+        ),
         ("amount: int64", "amount: int33", "17: foreign.columns.amount: expected string, int64, float64"),
     ],
 )
