@@ -58,7 +58,7 @@ def calls(document: str, program: str) -> list[list[str]]:
     found = []
     for line in lines_of_shell(document):
         words = _words(line)
-        if words and words[0] in (program, f".venv/bin/{program}"):
+        if words and words[0] == program:
             found.append(words[1:])
     return found
 

@@ -13,7 +13,7 @@ import pytest
 from tests.documents import Block, blocks
 from tests.e2e.one_query import log_clicks, one_query
 from tests.e2e.photon_process import joined_rows, photon
-from tests.e2e.test_documents import follow
+from tests.support.followed_pages import follow
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

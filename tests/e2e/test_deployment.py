@@ -11,7 +11,7 @@ import yaml
 from examples.make_logs import TRAFFIC
 from infra.servers.process import free_steady_port
 from tests.documents import Block, blocks
-from tests.e2e.test_documents import follow
+from tests.support.followed_pages import follow
 from tests.support.programs import needed
 
 pytestmark = [

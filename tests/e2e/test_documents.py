@@ -1,17 +1,12 @@
 """Pages whose commands are run as they stand there, in their order.
 
-README.md, tutorial.md, sql.md, own-logs.md, formats-and-adapters.md, runbook.md, objects.md.
+README.md, tutorial.md, sql.md, own-logs.md, formats-and-adapters.md, runbook.md.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
-import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,38 +17,9 @@ from photon.pipeline.file import load_pipeline
 from photon.storage.delta import open_table
 from tests.documents import ROOT, Block, blocks
 from tests.e2e.photon_process import joined_rows, photon
+from tests.support.followed_pages import follow, shell_of, without_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1800)]
-PATIENCE_SECONDS = 1500.0
-LEFT_OUT = r"^(?:make setup\n|photon ui .*\n)"  # the first made .venv; the second waits for Ctrl-C
-
-
-def shell_of(document: str) -> list[Block]:
-    return [block for block in blocks(document) if block.language == "bash"]
-
-
-def follow(commands: Sequence[Block], folder: Path) -> str:
-    """Run blocks of shell in a folder like a checkout, and return what they print."""
-    for name in (".venv", "examples", "infra"):
-        if not (folder / name).exists():
-            (folder / name).symlink_to(ROOT / name)
-    script = "".join(block.text for block in commands)
-    script = re.sub(LEFT_OUT, "", script, flags=re.MULTILINE)
-    (folder / "page.sh").write_text(f"set -euxo pipefail\nexport PATH=$PWD/.venv/bin:$PATH\n{script}")
-    environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "") or str(ROOT)}
-    with (folder / "said").open("w") as said:
-        shell = subprocess.Popen(
-            ["bash", "page.sh"], cwd=folder, stdout=said, stderr=said, start_new_session=True, env=environment
-        )
-        try:
-            status = shell.wait(PATIENCE_SECONDS)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait()
-    text = (folder / "said").read_text()
-    assert status == 0, text[-5_000:]
-    return text
 
 
 def test_the_commands_of_the_readme_lead_to_a_joined_table(tmp_path: Path) -> None:
@@ -75,11 +41,8 @@ def test_the_tutorial_reads_the_rows_of_its_own_logs(tmp_path: Path) -> None:
 
 
 def test_the_page_on_sql_leads_from_logs_to_rates_by_country(tmp_path: Path) -> None:
-    """The page's Python runs behind its commands; joins run without Spark."""
-    commands = [
-        Block(block.section, block.language, block.text.replace("photon join", "photon join --engine local"))
-        for block in shell_of("docs/sql.md")
-    ]
+    """The page's Python runs behind its commands."""
+    commands = without_spark(shell_of("docs/sql.md"))
     (python,) = (block for block in blocks("docs/sql.md") if block.language == "python")
     (tmp_path / "read.py").write_text(python.text)
     said = follow([*commands, Block("", "bash", "python read.py\n")], tmp_path)
@@ -87,11 +50,6 @@ def test_the_page_on_sql_leads_from_logs_to_rates_by_country(tmp_path: Path) -> 
     assert rates == [("de", "100", "0.1"), ("jp", "200", "0.2"), ("us", "300", "0.3")]
     assert re.search(r"2026-01-06 +│ +1 │", said) is not None
     assert pq.read_table(tmp_path / "ads" / "rows.parquet").num_rows == 3600
-
-
-def test_the_page_on_objects_leads_from_parquet_to_rows(tmp_path: Path) -> None:
-    said = follow(shell_of("docs/objects.md"), tmp_path)
-    assert re.findall(r"^│ (\w\w) +│ +(\d+) │", said, re.MULTILINE) == [("de", "750"), ("jp", "750")]
 
 
 @pytest.mark.long

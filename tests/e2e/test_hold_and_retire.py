@@ -20,7 +20,7 @@ from tests.e2e.photon_process import (
     running,
     wait_for_rows,
 )
-from tests.e2e.test_documents import follow
+from tests.support.followed_pages import follow
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

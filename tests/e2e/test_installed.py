@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
-import tomllib
 import urllib.request
-import venv
+import zipfile
+from os.path import dirname, normpath
 from pathlib import Path
 
 import pytest
 
 from examples.demo.traffic import Traffic
-from tests.documents import ROOT
-from tests.support.wheel import Environment, build_wheel, installed_beside_our_packages
+from tests.support.wheel import (
+    Environment,
+    build_wheel,
+    installed_beside_our_packages,
+    installed_from_the_index,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 TRAFFIC = Traffic(5, ("east", "west"), 20, 5, duration_seconds=20)
@@ -58,6 +61,20 @@ def test_an_installed_photon_is_its_own_and_says_its_version(installed: Environm
     assert re.fullmatch(
         r"photon, version \d+\.\d+\.\d+\n", succeeds(installed, "photon", "--version", cwd=tmp_path)
     )
+
+
+def test_links_of_installed_pages_lead_to_installed_files(wheel: Path) -> None:
+    """But for examples, which a checkout alone has."""
+    with zipfile.ZipFile(wheel) as files:
+        there = set(files.namelist())
+        pages = {name: files.read(name).decode() for name in there if name.endswith(".md")}
+    assert "photon/docs/landing.md" in pages
+    meant = {
+        (page, normpath(f"{dirname(page)}/{link}"))
+        for page, text in pages.items()
+        for link in re.findall(r"\]\(([^)#\s:]+)[#)]", text)
+    }
+    assert [at for at in sorted(meant) if at[1] not in there and "/examples/" not in at[1]] == []
 
 
 def test_it_goes_from_logs_to_rows_that_are_read_followed_and_verified(
@@ -159,16 +176,7 @@ def test_dagster_serves_it_beside_packages_that_are_named_as_its_folders(
 def core(
     wheel: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Environment:
-    """The wheel in an empty environment, with packages of one end of all ranges from the package index."""
-    folder = tmp_path_factory.mktemp("core")
-    venv.create(folder, with_pip=False)
-    made = Environment(folder)
-    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    lowest = [re.sub(r"([\w-]+)>=([\d.]+).*", r"\1==\2", each) for each in asked]
-    wanted = [str(wheel), *(lowest if request.param == "oldest" else ())]
-    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "install", "--quiet", *wanted]
-    subprocess.run(pip, check=True)
-    return made
+    return installed_from_the_index(wheel, tmp_path_factory.mktemp("core"), request.param)
 
 
 def test_its_core_needs_neither_spark_nor_dagster(core: Environment, logs: Path) -> None:

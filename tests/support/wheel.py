@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,4 +78,18 @@ def installed_beside_our_packages(wheel: Path, folder: Path) -> Environment:
     (Path(unpacked) / "ours.pth").write_text(sysconfig.get_path("purelib") + "\n")
     (folder / "share").mkdir(exist_ok=True)
     (folder / "share" / "photon").symlink_to(share_dir())
+    return made
+
+
+def installed_from_the_index(wheel: Path, folder: Path, end: str, *extras: str) -> Environment:
+    """Install the wheel in an empty environment, with packages of an end of all ranges: newest, oldest."""
+    venv.create(folder, with_pip=False)
+    made = Environment(folder)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"]]
+    asked += [each for extra in extras for each in project["optional-dependencies"][extra]]
+    lowest = [re.sub(r"([^>]+)>=([\d.]+).*", r"\1==\2", each) for each in asked]
+    wanted = [f"{wheel}[{','.join(extras)}]", *(lowest if end == "oldest" else ())]
+    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "install", "--quiet", *wanted]
+    subprocess.run(pip, check=True)
     return made

@@ -13,8 +13,10 @@ from tests.documents import DOCUMENTS, ROOT, blocks, calls, lines_of_shell, wron
 # Blocks of shell that a test runs, from the first to the last, in an empty folder.
 RUN = {
     "README.md": "tests/e2e/test_documents.py",
+    "docs/access-logs.md": "tests/services/test_first_pages.py",
     "docs/formats-and-adapters.md": "tests/e2e/test_documents.py",
-    "docs/objects.md": "tests/e2e/test_documents.py",
+    "docs/landing.md": "tests/services/test_first_pages.py",
+    "docs/objects.md": "tests/services/test_first_pages.py",
     "docs/own-logs.md": "tests/e2e/test_documents.py",
     "docs/runbook.md": "tests/e2e/test_documents.py",
     "docs/sql.md": "tests/e2e/test_documents.py",
@@ -83,6 +85,14 @@ def wrong_calls(document: str) -> list[str]:
 
 def test_documents_call_photon_as_it_can_be_called() -> None:
     assert wrong_in(DOCUMENTS, wrong_calls) == {}
+
+
+def names_of_the_checkout(document: str) -> list[str]:
+    return [line for line in lines_of_shell(document) if re.search(r"\.venv/(?!dbt/|bin/activate$)", line)]
+
+
+def test_documents_call_programs_as_who_has_installed_photon_types_them() -> None:
+    assert wrong_in(DOCUMENTS, names_of_the_checkout) == {}
 
 
 def make_targets() -> set[str]:
