@@ -31,6 +31,7 @@ class TopicToLand:
     folder: Path
     connect: Callable[[], Topic]
     _ends: Mapping[int, Offsets] | None = field(default=None, init=False)  # that another process has to reach
+    _told: str = field(default="", init=False)  # why it could not begin, the last time
 
     def land(self, landing: Landing, check_lock: CheckLock) -> None:
         """Protocol K2; each file is locked too, as the lock may be removed."""
@@ -57,7 +58,9 @@ class TopicToLand:
                     raise TopicRefused(why) from None
                 if not (isinstance(error, BrokerSilent) or is_without_room(error, self.folder)):
                     raise
-                log.warning("topic %s: %s; it is tried again", self.name, why)
+                if why != self._told:
+                    log.warning("topic %s: %s; it is tried again", self.name, why)
+                self._told = why
                 put_waiting(self.folder, why, landing.clock.now_us())
                 return landing.is_stopped()
             has_begun(self.folder)
