@@ -7,12 +7,9 @@ tasks name, together with (app id, batch).
 from __future__ import annotations
 
 import logging
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 import pyarrow as pa
@@ -20,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
 from photon.pipeline.location import Location
 from photon.process.faults import fault_point
@@ -30,26 +27,17 @@ from photon.storage.data_files import DataFiles, rows_of
 from photon.storage.delta import (
     APP_METADATA,
     BATCH_METADATA,
-    LOG_FOLDER,
     PLAN_METADATA,
     LakeUnavailable,
-    UnsupportedTable,
-    check_readable,
-    check_writable,
-    columns_in_files,
     commit_files,
     create_table,
-    is_table,
     lake_errors,
-    log_entry,
-    open_table,
     partitions_of,
 )
-from photon.storage.log_end import LogEnd
+from photon.storage.followed_table import CHECKPOINT_COMMITS, PIPELINE, FollowedTable
 from photon.storage.output_files import OutputFile, add_action, stats_columns, write_rows
 from photon.storage.own_columns import columns_to_add, stored_elsewhere
 from photon.storage.store import store_of
-from photon.storage.table_features import Expected, expected
 from photon.storage.tokens import PASSED_PLAN, Occurrence, PlanKey, Token
 
 log = logging.getLogger(__name__)
@@ -71,15 +59,7 @@ FENCED_TABLES: tuple[TableName, ...] = (
 )
 # Who returns from a silence finds nothing in them of a batch that others passed over meanwhile (A25).
 RAISED_TABLES: tuple[TableName, ...] = ("dead_letters", "unjoined", "too_old")
-COMMITS_OF_A_BATCH = 3  # new columns, rows, a fence: processes that died may have left all of them unsynced
-# Keys that a commit carries beside its version (protocol A15).
-_PIPELINE = "pipeline "  # the description of a table begins with it
 BATCH_COLUMNS = pa.schema([("_batch", pa.int64()), ("_plan", pa.string()), ("_occurrence", pa.string())])
-# A handle is opened anew sooner than entries leave the log (`compaction.keep_log`, 5 minutes at least). In a
-# store each entry since the last checkpoint is two requests then: for a while it waits until these are few.
-REOPENED_AFTER_SECONDS, REOPENED_AT_LAST_SECONDS = 120.0, 240.0
-CHECKPOINT_COMMITS, FEW_COMMITS = 100, 20
-IDLE_SECONDS = 14_400.0  # the same of one that reads nothing more, since nothing was committed
 
 
 class CommitConflict(Exception):
@@ -108,11 +88,6 @@ class LastCommit:
 
 
 NOT_BEGUN = LastCommit(-1)  # an epoch commits its batch 0 as it begins: the table lacks even that
-
-
-@cache
-def _expected(name: TableName) -> Expected:
-    return expected(TABLE_COLUMNS[name], PARTITIONS.get(name, ()))
 
 
 def app_id(datacenter: str, epoch: str, table: TableName = "joined_events") -> str:
@@ -149,23 +124,8 @@ def raise_side_tables(lake: Location, datacenter: str, epoch: str, batch: int) -
             table.raise_above(app_id(datacenter, epoch, name), batch)
 
 
-class OutputTable:
+class OutputTable(FollowedTable):
     """One Delta table of one datacenter, as its dispatcher writes it."""
-
-    def __init__(self, lake: Location, name: TableName) -> None:
-        self.name = name
-        self.folder = lake / name
-        self.store = store_of(self.folder)
-        self._handle: DeltaTable | None = None
-        self._opened = 0.0  # the handle, by the process's clock
-        self._opened_with: dict[str, str] | None = None  # the keys of then among them
-        self.end = LogEnd(self.folder)  # as of the handle
-        # The last commit that is on disk; None: some process' before this one.
-        self._synced: int | None = None
-
-    def exists(self) -> bool:
-        with lake_errors(f"look for the table {self.folder}"):
-            return is_table(self.folder)
 
     def create(self, pipeline: str, datacenter: str) -> None:
         """Make the table if it is not there, with Photon's own columns; the others come with the rows.
@@ -183,121 +143,12 @@ class OutputTable:
             "delta.dataSkippingStatsColumns": ",".join(stats_columns(self.name)),
         }
         with lake_errors(f"make the table {self.folder}"):
-            description = f"{_PIPELINE}{pipeline}, datacenter {datacenter}"
+            description = f"{PIPELINE}{pipeline}, datacenter {datacenter}"
             columns, by = TABLE_COLUMNS[self.name], PARTITIONS.get(self.name, ())
             parts = [pa.field(name, pa.date32()) for name in by]
             create_table(self.folder, pa.schema([*columns, *parts]), description, properties, by)
             store_of(self.folder.parent).sync()
         self.sync()
-
-    def load(self) -> DeltaTable:
-        """A handle on the table with every commit there is now, and no later one.
-
-        Updating the last handle reads only what was committed since. If the last commit is not in the folder
-        any more, another table lies there now, which is opened anew. So is one that was opened long ago, for
-        a handle goes on reading the entries with which it began, and compaction may have removed them; and
-        one whose keys are no longer those of this process.
-        UnsupportedTable if somebody gave it a feature by which others read other rows (E9). LakeUnavailable.
-        """
-        handle, self._handle = self._handle, None
-        with lake_errors(f"read the table {self.folder}"):
-            if handle is not None and self._may_go_on(self._most_seconds) and self.end.is_there:
-                if self._is_committed(self.end.version + 1):  # a look costs 20 us, an update 800
-                    handle = self._updated(handle)
-            else:
-                handle = self._opened_anew()
-            fault_point("lake.after_load", self.folder)
-        self._handle = handle
-        return handle
-
-    @property
-    def _most_seconds(self) -> float:
-        """How old a handle may be to which something was committed."""
-        is_cheap = self.end.version % CHECKPOINT_COMMITS < FEW_COMMITS
-        return REOPENED_AFTER_SECONDS if is_cheap else REOPENED_AT_LAST_SECONDS
-
-    def _may_go_on(self, most_seconds: float) -> bool:
-        """Whether a handle is young enough, and was opened with the keys of now."""
-        is_young = time.monotonic() - self._opened < most_seconds
-        return is_young and self.store.delta_options == self._opened_with
-
-    def _opened_anew(self) -> DeltaTable:
-        self._opened, self._opened_with = time.monotonic(), self.store.delta_options
-        handle = open_table(self.folder)
-        self.end.begin(handle)
-        return handle
-
-    def _updated(self, handle: DeltaTable) -> DeltaTable:
-        try:
-            handle.update_incremental()
-        except DeltaError:  # such as a feature that delta-rs does not know: the other way says so
-            return self._opened_anew()
-        check_readable(handle, self.folder)
-        self.end.follow()
-        return handle
-
-    def load_if_there(self) -> DeltaTable | None:
-        """As `load`; None without a table. Where nothing was committed, a store is asked once."""
-        with lake_errors(f"look for the table {self.folder}"):
-            if self._handle is not None and self._may_go_on(IDLE_SECONDS) and self.end.is_last:
-                return self._handle
-        return self.load() if self.exists() else None
-
-    def writable(self) -> DeltaTable:
-        """As `load`, of a table whose features Photon's commits keep (E9). LakeUnavailable."""
-        handle = self.load()
-        check_writable(handle, self.folder, _expected(self.name))
-        return handle
-
-    def why_not_written(self, handle: DeltaTable) -> str:
-        """Why nothing is committed to the table as it was loaded, and what to type; empty: nothing is why."""
-        try:
-            check_writable(handle, self.folder, _expected(self.name))
-        except UnsupportedTable as error:
-            return str(error)
-        return ""
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Raise what goes wrong while the table is read as LakeUnavailable; the next look opens it anew."""
-        try:
-            with lake_errors(f"read {self.folder}"):
-                yield
-        except LakeUnavailable:
-            self._handle = None
-            raise
-
-    def _is_committed(self, version: int) -> bool:
-        return self.store.size_bytes(log_entry(version)) is not None
-
-    def pipeline(self) -> str | None:
-        """The pipeline that the table was made for; None if there is no table, or it does not say."""
-        said = (self.load().metadata().description or "") if self.exists() else ""
-        return said.removeprefix(_PIPELINE).split(",")[0] if said.startswith(_PIPELINE) else None
-
-    def table_id(self) -> str:
-        return str(self.load().metadata().id)
-
-    def schema(self) -> pa.Schema:
-        """The columns of the table's files when it was loaded last. Nobody else adds columns."""
-        return columns_in_files(self._handle or self.load())
-
-    def version_of(self, app: str) -> int:
-        """The last batch that `app` committed; 0 before the first. LakeUnavailable."""
-        return self.version_in(self.load(), app)
-
-    def version_in(self, handle: DeltaTable, app: str) -> int:
-        """The last batch that `app` had committed when a handle was loaded. LakeUnavailable."""
-        with self.reading():
-            return self.end.version_of(app, handle) or 0
-
-    def knows(self, app: str) -> bool:
-        """Whether `app` has ever committed, or was fenced. LakeUnavailable."""
-        return self._is_known(self.load(), app)
-
-    def _is_known(self, handle: DeltaTable, app: str) -> bool:
-        with self.reading():
-            return self.end.version_of(app, handle) is not None
 
     def last_commit(self, app: str) -> LastCommit:
         """The last batch that `app` committed, with its plan; `NOT_BEGUN` before it. LakeUnavailable."""
@@ -425,19 +276,6 @@ class OutputTable:
                 raise CommitConflict(f"{self.folder}: batch {batch} of {app}: {error}") from error
             fault_point("lake.after_commit", self.folder)
         self.sync()
-
-    def sync(self) -> None:
-        """Put the latest commits and the names of their files on disk (protocol A18). LakeUnavailable."""
-        if self.store.is_durable:
-            return
-        version = self.load().version()
-        first = version + 1 - COMMITS_OF_A_BATCH if self._synced is None else self._synced + 1
-        with lake_errors(f"sync the table {self.folder}"):
-            entries = (log_entry(number) for number in range(max(first, 0), version + 1))
-            # One that compaction has removed since is in a checkpoint on disk.
-            there = [entry for entry in entries if self.store.size_bytes(entry) is not None]
-            self.store.sync(*there, LOG_FOLDER, "")
-        self._synced = version
 
     def fence(self, app: str) -> None:
         """Raise the version of `app` beyond all batches, so that it never commits again (protocol E1).

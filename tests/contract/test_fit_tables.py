@@ -10,7 +10,7 @@ import pytest
 
 from photon.adapters import ROW_COLUMNS
 from photon.pipeline.location import Location
-from photon.storage import tables
+from photon.storage import followed_table
 from photon.storage.compaction import compact, groups_of
 from photon.storage.data_files import DataFiles
 from photon.storage.delta import LOG_FOLDER, log_entry, open_table
@@ -82,7 +82,7 @@ def compact_and_clean(folder: Location) -> None:
 def test_a_dispatcher_that_opens_its_table_anew_goes_on_and_a_zombie_fails(
     table: OutputTable, folder: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "REOPENED_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(followed_table, "REOPENED_AFTER_SECONDS", 0.0)
     zombie = OutputTable(folder, "joined_events")
     zombie.load()
     append(table, BATCHES + 1)

@@ -25,14 +25,10 @@ from photon.releases.parts import ABSENT_LOOKED_SECONDS, SIDE_LOOKED_SECONDS, La
 from photon.releases.release import NOTHING
 from photon.state.completeness.publishing import EVERY_US, S3_EVERY_US, Publisher
 from photon.storage.columns import TABLE_COLUMNS
+from photon.storage.followed_table import FEW_COMMITS, REOPENED_AFTER_SECONDS, REOPENED_AT_LAST_SECONDS
 from photon.storage.s3 import S3Store
 from photon.storage.store import content
-from photon.storage.tables import (
-    FEW_COMMITS,
-    REOPENED_AFTER_SECONDS,
-    REOPENED_AT_LAST_SECONDS,
-    OutputTable,
-)
+from photon.storage.tables import OutputTable
 from tests.simulation.world import World
 from tests.unit.test_output_commit import APP, ids_in, written
 

@@ -278,7 +278,7 @@ def test_without_the_check_rows_break_a_constraint_of_their_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     constrain(folder(world))
-    monkeypatch.setattr("photon.storage.tables.check_writable", lambda *_: None)
+    monkeypatch.setattr("photon.storage.followed_table.check_writable", lambda *_: None)
     world.clicks(("c2", "q2"))
     world.join()
     assert [row["_event_id"] for row in world.rows() if not row["_batch"] < 2] == ["c2"]

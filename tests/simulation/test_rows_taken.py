@@ -15,7 +15,7 @@ from photon.dispatcher.recovery import holders
 from photon.dispatcher.table_answers import TableAnswers
 from photon.pipeline.location import Location
 from photon.releases.foreign_commits import others_took_rows
-from photon.storage import tables
+from photon.storage import followed_table
 from photon.storage.delta import open_table
 from photon.storage.joined_rows import CommittedRows
 from photon.upkeep import retire
@@ -76,7 +76,7 @@ def test_who_asks_again_opens_no_table(world: World, monkeypatch: pytest.MonkeyP
         opened.append(folder)
         return open_table(folder)
 
-    monkeypatch.setattr(tables, "open_table", counted)
+    monkeypatch.setattr(followed_table, "open_table", counted)
     table = world.table()
     CommittedRows(table)
     assert not others_took_rows(world.pipeline, "east", table)
