@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +39,7 @@ _ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     "date": pa.date32(),
     "binary": pa.binary(),
 }
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def arrow_type(declared: ColumnType) -> pa.DataType:
@@ -166,7 +169,7 @@ def _typed(texts: pa.Array, declared: ColumnType, log: Log) -> tuple[pa.Array, l
         other = parse_event_times(given, TimeStyle(log.time_unit, zone=log.time_zone))
         values = (pc.coalesce(own, other) if log.time_format else own).cast(kind)
     elif digits := decimal_digits(declared):
-        values = _cast(given, pa.decimal128(*digits)).cast(kind)
+        values = pa.array([_decimal(text, *digits) for text in given.to_pylist()], kind)
     else:
         values = _cast(given, kind)
     return values, pc.indices_nonzero(pc.and_(pc.is_null(values), pc.is_valid(given))).to_pylist()
@@ -184,6 +187,17 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     beyond = pc.and_(pc.is_inf(values), pc.match_substring_regex(texts, "[0-9]"))
     below = pc.and_(pc.equal(values, 0.0), pc.match_substring_regex(texts, r"^[+-]?[0.]*[1-9]"))
     return pc.if_else(pc.or_(beyond, below), pa.scalar(None, kind), values)
+
+
+def _decimal(text: str | None, digits: int, decimals: int) -> Decimal | None:
+    """A text's value; None where it does not fit. Arrow makes other numbers of some with many digits."""
+    if text is None or _DECIMAL.fullmatch(text) is None:
+        return None
+    exact = Context(digits, traps=[InvalidOperation, Inexact])
+    try:
+        return Decimal(text).quantize(Decimal(1).scaleb(-decimals), context=exact)
+    except (InvalidOperation, Inexact):
+        return None
 
 
 def _cast_halves(texts: pa.Array, kind: pa.DataType) -> pa.Array:

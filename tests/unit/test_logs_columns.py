@@ -99,6 +99,11 @@ def test_an_empty_text_of_a_declared_type_is_null_but_stays_text_and_binary():
         ("m", "0.105", "decimal(10, 2)"),
         ("m", "123456789.00", "decimal(10, 2)"),
         ("m", "NaN", "decimal(10, 2)"),
+        ("m", "1_0", "decimal(10, 2)"),
+        ("m", "178.0300000000100001220000330100191093090199", "decimal(20, 1)"),
+        ("m", "1873634", "decimal(38, 36)"),
+        ("m", "1e-400", "decimal(38, 2)"),
+        ("m", "1e99999999999999999999", "decimal(38, 2)"),
     ],
 )
 def test_a_value_that_does_not_fit_fails_its_row_alone(column, text, type):
