@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import deque
+import sys
+from bisect import bisect_left
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -22,7 +24,7 @@ from photon.logs.source import READING, Source, StoredBytes, open_bytes, open_so
 from photon.logs.tailing.rotation import may_be_rotated, stem_of
 from photon.pipeline.location import Location
 
-MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for one that is not in its folder
+MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for those that are not in their folders
 
 
 class Watch(Protocol):
@@ -68,8 +70,8 @@ class LogFolder(Protocol):
     def candidates(self, file: LogFile) -> Iterator[str]:
         """The paths where a file may be, the one where it was seen last ahead."""
 
-    def elsewhere(self, tracked: TrackedFile) -> Iterable[str]:
-        """The paths where a file may be that is not in its folder any more."""
+    def elsewhere(self, sought: Sequence[TrackedFile]) -> Iterable[Collection[str]]:
+        """The paths where files may be that are not in their folders any more, for each in turn."""
 
     def beside(self, path: str) -> Mapping[str, int]:
         """The files in the folder of a path, with their inodes."""
@@ -131,15 +133,23 @@ class LocalLogs:
         yield from [folder + slash + other for other in inodes if inodes[other] == file.inode]
         rotated = [n for n in inodes if inodes[n] != file.inode and may_be_rotated(name, n)]
         yield from [folder + slash + n for n in sorted(rotated, key=lambda n: (n != name + ".gz", n))]
-        yield from (path for path in self.search(file) if path.rpartition("/")[0] != folder)
+        yield from (path for path in _Listed(self._below()).moved(file) if path.rpartition("/")[0] != folder)
 
-    def elsewhere(self, tracked: TrackedFile) -> list[str]:
-        """Beside where it was, now and as a log, then anywhere below the logs folder."""
-        near: list[str] = []
-        for path in filter(None, (tracked.target, tracked.file.path)):
-            name = path.rpartition("/")[2]
-            near += sorted(p for p in self.beside(path) if may_be_rotated(name, p.rpartition("/")[2]))
-        return [*near, *self.search(tracked.file)]
+    def elsewhere(self, sought: Sequence[TrackedFile]) -> Iterator[list[str]]:
+        """Beside where each was, now and as a log, then anywhere below the logs folder.
+
+        Each folder is listed once: thousands of files may go at a time.
+        """
+        beside: dict[str, _Listed] = {}
+        below = _Listed(self._below()) if sought else None
+        for tracked in sought:
+            near: list[str] = []
+            for path in filter(None, (tracked.target, tracked.file.path)):
+                folder, _, name = path.rpartition("/")
+                if folder not in beside:
+                    beside[folder] = _Listed(self.beside(path))
+                near += beside[folder].rotations_of(name)
+            yield [*near, *below.moved(tracked.file)] if below is not None else near
 
     def beside(self, path: str) -> dict[str, int]:
         folder, slash, _ = path.rpartition("/")
@@ -158,17 +168,11 @@ class LocalLogs:
         real = os.path.relpath(os.path.realpath(self._folder / found.path), root)
         return real if is_text(real) else ""
 
-    def search(self, file: LogFile) -> list[str]:
-        """Where a file may have been moved below the logs folder: by its inode, then by its name."""
-        same: list[str] = []
-        alike: list[str] = []
-        stem = stem_of(file.path.rpartition("/")[2])
-        for entry in itertools.islice(_entries_below(self._folder), MOST_SEARCHED):
-            if entry.inode() == file.inode:
-                same.append(entry.path)
-            elif entry.name.startswith(stem):
-                alike.append(entry.path)
-        return [os.path.relpath(path, self._folder) for path in (*sorted(same), *sorted(alike))]
+    def _below(self) -> dict[str, int]:
+        """The files below the logs folder with their inodes, those of upper folders first."""
+        above = len(os.path.join(self._folder, ""))
+        entries = itertools.islice(_entries_below(self._folder), MOST_SEARCHED)
+        return {entry.path[above:]: entry.inode() for entry in entries}
 
     def at_hand(self, found: Sequence[FoundFile]) -> Iterable[FoundFile]:
         return found
@@ -176,6 +180,30 @@ class LocalLogs:
     def read_in_place(self, wanted: Sequence[tuple[LogFile, Stretches]]) -> Iterator[list[bytes] | None]:
         folder = str(self._folder)
         return (_read_in_place(folder, file, stretches) for file, stretches in wanted)
+
+
+class _Listed:
+    """Files of one listing, found by their inodes and by how their names begin."""
+
+    def __init__(self, inodes: Mapping[str, int]) -> None:
+        """`inodes`: by path."""
+        self._by_inode: dict[int, list[str]] = defaultdict(list)
+        for path, inode in inodes.items():
+            self._by_inode[inode].append(path)
+        self._by_name = sorted((path.rpartition("/")[2], path) for path in inodes)
+
+    def rotations_of(self, name: str) -> list[str]:
+        """The paths of files that rotations may have called so."""
+        stem = stem_of(name)
+        first = bisect_left(self._by_name, (stem, ""))
+        end = bisect_left(self._by_name, (stem + chr(sys.maxunicode), ""))
+        return sorted(path for _, path in self._by_name[first:end])
+
+    def moved(self, file: LogFile) -> list[str]:
+        """Where a file may have been moved: by its inode, then by its name."""
+        same = sorted(self._by_inode.get(file.inode, ()))
+        alike = self.rotations_of(file.path.rpartition("/")[2])
+        return [*same, *(path for path in alike if path not in same)]
 
 
 def _entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -54,18 +54,24 @@ def test_a_scan_keeps_what_an_earlier_one_made_of_files_that_did_not_change(tmp_
     ]
 
 
-def test_the_first_sight_of_many_files_lists_their_folder_as_often_as_that_of_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Broken variant: each file lists its whole folder, for files that may be its rotations."""
-    listed: list[int] = []
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts listings of folders into its last number."""
+    counts: list[int] = []
     real = os.scandir
 
     def counted(*arguments: Any) -> Any:
-        listed[-1] += 1
+        counts[-1:] = [count + 1 for count in counts[-1:]]
         return real(*arguments)
 
     monkeypatch.setattr(os, "scandir", counted)
+    return counts
+
+
+def test_the_first_sight_of_many_files_lists_their_folder_as_often_as_that_of_few(
+    tmp_path: Path, listed: list[int]
+) -> None:
+    """Broken variant: each file lists its whole folder, for files that may be its rotations."""
     for count in (3, FILES):
         (tmp_path / str(count)).mkdir()
         world = named(tmp_path / str(count), "*.log")
@@ -74,3 +80,20 @@ def test_the_first_sight_of_many_files_lists_their_folder_as_often_as_that_of_fe
         listed.append(0)
         assert len(world.look().changed) == count
     assert listed[0] == listed[1]
+
+
+def test_a_look_that_misses_many_files_lists_folders_no_more_often_than_one_that_misses_few(
+    tmp_path: Path, listed: list[int]
+) -> None:
+    """Broken variant: each file that is gone lists all folders, for names that it may have by now."""
+    for count in (3, FILES):
+        (tmp_path / str(count)).mkdir()
+        world = named(tmp_path / str(count), "*.log")
+        for number in range(count + 1):
+            world.write(f"{number}.log", b"line %d\n" % number)
+        assert len(world.read()) == count + 1
+        for number in range(count):
+            (world.folder / f"{number}.log").unlink()
+        listed.append(0)
+        world.look()
+    assert listed[1] <= listed[0]

@@ -226,8 +226,8 @@ class ObjectLogs:
         """Nothing renames an object."""
         yield file.path
 
-    def elsewhere(self, tracked: TrackedFile) -> Sequence[str]:
-        return ()
+    def elsewhere(self, sought: Sequence[TrackedFile]) -> Iterator[Sequence[str]]:
+        return (() for _ in sought)
 
     def beside(self, path: str) -> Mapping[str, int]:
         return {}

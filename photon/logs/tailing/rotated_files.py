@@ -62,15 +62,19 @@ def find_moved(
 
     Only files of which little was seen. `inodes`: of the files that the scan shows.
     """
+    files = ((look.files[number], candidate.inode) for number, candidate in rotated.items())
+    short = [
+        tracked
+        for tracked, inode in files
+        if tracked.size_bytes < SHORT_BYTES
+        and tracked.file.inode != inode
+        and tracked.file.inode not in inodes
+    ]
     moved: dict[int, FoundFile] = {}
-    for number, candidate in rotated.items():
-        tracked = look.files[number]
-        inode = tracked.file.inode
-        if tracked.size_bytes >= SHORT_BYTES or candidate.inode == inode or inode in inodes:
-            continue
-        for found in contents.folder.find(list(contents.folder.elsewhere(tracked))).values():
-            if found.inode == inode and _is_it(look, contents, found, tracked):
-                moved[number] = found
+    for tracked, paths in zip(short, contents.folder.elsewhere(short), strict=True):
+        for found in contents.folder.find(paths).values():
+            if found.inode == tracked.file.inode and _is_it(look, contents, found, tracked):
+                moved[tracked.file.number] = found
                 break
     return moved
 
@@ -145,18 +149,16 @@ def find_elsewhere(
 
     `inodes`: of the files that the scan shows, which are none of them.
     """
+    left = [look.files[n] for n in missing if n not in found and n not in look.awaited]
+    sought = [tracked for tracked in left if tracked.state == "open"]
+    followed = {look.files[number].file.path for number in look.present} if sought else set()
     elsewhere: dict[int, FoundFile] = {}
-    for number in missing:
-        tracked = look.files[number]
-        if number in found or number in look.awaited or tracked.state != "open":
-            continue
-        followed = {look.files[each].file.path for each in look.present}
-        followed |= {each.path for each in elsewhere.values()}
-        paths = dict.fromkeys(contents.folder.elsewhere(tracked))
-        there = contents.folder.find([path for path in paths if path not in followed])
+    for tracked, paths in zip(sought, contents.folder.elsewhere(sought), strict=True):
+        there = contents.folder.find([path for path in dict.fromkeys(paths) if path not in followed])
         for candidate in sorted(there.values(), key=lambda file: file.compressed):  # as in `_rotations`
             if candidate.inode not in inodes and _is_it(look, contents, candidate, tracked):
-                elsewhere[number] = candidate
+                elsewhere[tracked.file.number] = candidate
+                followed.add(candidate.path)
                 break
     return elsewhere
 
