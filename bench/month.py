@@ -1,8 +1,9 @@
 """Measures what grows with a pipeline's age: a month of small log files that come and go, by a set clock.
 
-The product's own dispatcher runs in this process, with its local engine and a local registry. Each hour of
-event time brings some files of both logs, and removes those of some hours before. Verification, collection
-and compaction come as schedules have them, more seldom: in a process of their own, while the join is idle.
+Each datacenter has a process with the product's own dispatcher and its local engine; all race on a local
+registry, and wait for each other at the end of an hour of event time. Each hour brings some files of both
+logs, and removes those of some hours before. Verification, collection and compaction come as schedules have
+them, more seldom: in a process of their own, while all joins are idle.
 """
 
 from __future__ import annotations
@@ -10,26 +11,33 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import psutil
 
+from infra.servers.minio import places_on_minio
 from photon.dispatcher.retrying import BatchReport, Callbacks
 from photon.dispatcher.shift.run import prepare
 from photon.jobs.verification import verify
 from photon.logs.forgotten_files import FORGET_FILES_AFTER_DAYS
 from photon.pipeline.file import load_pipeline
+from photon.pipeline.location import Location
+from photon.pipeline.sections import Datacenter
 from photon.process.clock import MICROSECONDS
 from photon.registry.opening import find_registry, open_reader, positions_at
 from photon.state.database import StateReader
+from photon.storage.store import content, store_of
 from photon.upkeep.compact import plan_compaction
 from photon.upkeep.gc import plan_gc
 from photon.verification.availability.report import judge_all
@@ -40,20 +48,50 @@ from tests.support.shifts import shift_in_turn
 # Later than any machine's time: compaction takes the log's entries for old, as it would in real time.
 BEGUN_US = 2_000_001_600 * MICROSECONDS
 HOUR_SECONDS, DAY_HOURS = 3_600, 24
-FILES_LIVE_HOURS = 6
-UPKEEP_HOURS = 6  # between two passes: files are verified before they go
+LOOK_SECONDS = 29 * 60  # of the set clock, from one idle look to the next
+FILES_LIVE_HOURS = 12
+UPKEEP_HOURS = 12  # between two passes: files are verified before they go
 STEADY_DAY = FORGET_FILES_AFTER_DAYS + 1  # the first whose end has as many files as any later one
+MEDIAN_DAYS = 3  # an early day and the last one are medians of so many
+NAMES = ("east", "west", "north")
+LOGS = ("queries", "clicks")
+PUTS_AT_ONCE = 8
+# Nobody is silent or stuck who waits for the others, or for an idle look. On S3 a rest takes real time.
 PIPELINE = """
 name: month
-datacenters: {east: {logs: logs}}
-primary: {files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_unit: us}
-foreign: {files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}
-tailing: {poll_interval: 14m}
-registry: {keep_days: 7}
+datacenters: {{{places}}}
+primary: {{files: "queries/*.jsonl", format: jsonl, id: query, time: at, time_unit: us}}
+foreign: {{files: "clicks/*.jsonl", format: jsonl, id: click, key: query, time: at, time_unit: us}}
+tailing: {{poll_interval: 10ms}}
+recovery: {{silent_after: 3h}}
+limits: {{task_timeout: 30m}}
+registry: {{keep_days: 7}}
 """
 NO_MEASURES = ("day", "log_entries", "yardstick_ms")
 YARD = [{"query": f"q{number}", "at": number} for number in range(2_000)]
-Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What comes to each datacenter."""
+
+    days: int
+    files: int  # of both logs, in all days
+    primaries: int = 0  # in all of them; at least one in each file
+
+    @property
+    def files_an_hour(self) -> int:
+        """The files of each log in an hour."""
+        return max(1, self.files // (2 * self.hours))
+
+    @property
+    def lines(self) -> int:
+        """The primaries of a file. A file of clicks has one."""
+        return max(1, self.primaries // (self.files_an_hour * self.hours))
+
+    @property
+    def hours(self) -> int:
+        return self.days * DAY_HOURS
 
 
 @dataclass(frozen=True)
@@ -63,7 +101,7 @@ class Day:
     day: int
     known_files: int  # in the state
     log_entries: int  # of the joined rows' table, which each look opens
-    state_bytes: int  # all files of the state folder
+    state_bytes: int  # the state folder, and what is on S3 of the index and of waiting records
     rss_bytes: int
     look_cpu_ms: float  # a look that finds nothing
     batch_cpu_ms: float  # from the look that finds files to the end of their batch
@@ -73,22 +111,26 @@ class Day:
 
 @dataclass
 class Month:
-    """A month under way: the dispatcher calls it, and so time goes on."""
+    """A month of one datacenter under way: the dispatcher calls it, and so time goes on."""
 
-    folder: Path
-    files_an_hour: int  # of each log
-    hours: int
-    progress: Progress
-    upkeep: Callable[[int], None]
+    name: str
+    place: Datacenter
+    amounts: Amounts
+    meet: Callable[[int], None]  # waits for the others, at the end of each hour
     clock: ManualClock = field(default_factory=lambda: ManualClock(BEGUN_US))
     days: list[Day] = field(default_factory=list)
     _hour: int = 0
     _began: tuple[float, float] = (0.0, 0.0)  # CPU and wall seconds when the dispatcher went on
     _is_due: bool = False  # files were written, and no batch has ended since
+    _is_idle: bool = False  # the last look has found nothing
     _times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def is_over(self) -> bool:
-        return self._hour > self.hours
+        """Whether the month is over. The dispatcher asks between two looks: idle time passes here."""
+        if self._is_idle:
+            self.clock.advance(LOOK_SECONDS)
+        self._is_idle = False
+        return self._hour > self.amounts.hours
 
     def idle(self) -> None:
         """Begin the next hour, once the clock says so; nothing is left to do of the last one."""
@@ -96,14 +138,15 @@ class Month:
             return
         self._times["look_cpu_ms"].append(1e3 * (time.process_time() - self._began[0]))
         self._times["yardstick_ms"].append(_yardstick_ms())
-        if self.clock.now_us() >= BEGUN_US + self._hour * HOUR_SECONDS * MICROSECONDS:
+        if self.clock.now_us() >= _begins_us(self._hour):
             if self._hour and self._hour % DAY_HOURS == 0:
                 self._end_day()
-            if self._hour and self._hour % UPKEEP_HOURS == 0:
-                self.upkeep(self.clock.now_us())
-            self._write()
+            self.meet(self._hour)
+            with ThreadPoolExecutor(PUTS_AT_ONCE) as threads:
+                list(threads.map(self._write, self._names(self._hour)))
             self._remove(self._hour - FILES_LIVE_HOURS)
             self._hour, self._is_due = self._hour + 1, True
+        self._is_idle = not self._is_due
         self._began = time.process_time(), time.perf_counter()
 
     def batch(self, report: BatchReport) -> None:
@@ -114,35 +157,45 @@ class Month:
             self._times["batch_ms"].append(1e3 * (time.perf_counter() - wall))
         self._is_due = False
 
-    def _paths(self, hour: int) -> list[tuple[str, Path]]:
-        """The hour's files of both logs, each with a name of its own."""
-        names = [f"{hour:05}-{number:04}" for number in range(self.files_an_hour)]
-        logs = ("queries", "clicks")
-        return [(name, self.folder / "logs" / log / f"{name}.jsonl") for log in logs for name in names]
+    def _names(self, hour: int) -> list[str]:
+        """The names of the hour's files, alike in both logs."""
+        return [f"{hour:05}-{number:04}" for number in range(self.amounts.files_an_hour)]
 
-    def _write(self) -> None:
-        for name, path in self._paths(self._hour):
-            event = {"query": f"q{name}", "at": self.clock.now_us()}
-            is_click = path.parent.name == "clicks"
-            path.write_text(json.dumps({"click": f"c{name}", **event} if is_click else event) + "\n")
+    def _write(self, name: str) -> None:
+        at = _begins_us(self._hour)
+        queries = (
+            b'{"query":"q%s-%d","at":%d}\n' % (name.encode(), n, at) for n in range(self.amounts.lines)
+        )
+        click = f'{{"click":"c{name}","query":"q{name}-0","at":{at}}}\n'
+        for log, data in zip(LOGS, (b"".join(queries), click.encode()), strict=True):
+            if isinstance(self.place.logs, Path):
+                (self.place.logs / log / f"{name}.jsonl").write_bytes(data)  # needs no sync, unlike a store's
+            else:
+                store_of(self.place.logs).put(f"{log}/{name}.jsonl", content(data))
 
     def _remove(self, hour: int) -> None:
-        for _, path in self._paths(hour) if hour >= 0 else ():
-            path.unlink()
+        names = self._names(hour) if hour >= 0 else ()
+        store_of(self.place.logs).remove(*(f"{log}/{name}.jsonl" for log in LOGS for name in names))
 
     def _end_day(self) -> None:
         gc.collect()
-        state = StateReader(self.folder / "state" / "east")
+        state = StateReader(self.place.state)
         known = len(state.files())
         state.close()
-        size = sum(path.stat().st_size for path in state.folder.rglob("*") if path.is_file())
-        log_folder = self.folder / "lake" / "east" / "joined_events" / "_delta_log"
-        entries = sum(1 for path in log_folder.iterdir() if path.suffix == ".json")
+        folders: set[Location] = {self.place.state, self.place.work_place}
+        size = sum(sum(store_of(folder).sizes().values()) for folder in folders)
+        log = store_of(self.place.lake / "joined_events" / "_delta_log")
+        entries = sum(1 for name in log.names() if name.endswith(".json"))
         medians = {name: round(median(times), 2) for name, times in self._times.items()}
         rss = psutil.Process().memory_info().rss
         self.days.append(Day(self._hour // DAY_HOURS, known, entries, size, rss, **medians))
-        self.progress(f"{self.days[-1]}")
+        told = f"{time.strftime('%H:%M:%S')} {self.name} {json.dumps(asdict(self.days[-1]))}"
+        print(told, file=sys.stderr, flush=True)
         self._times.clear()
+
+
+def _begins_us(hour: int) -> int:
+    return BEGUN_US + hour * HOUR_SECONDS * MICROSECONDS
 
 
 def _yardstick_ms() -> float:
@@ -155,40 +208,83 @@ def look_after(pipeline_file: Path, now_us: int) -> None:
     """Verify, judge, collect and compact, once, in a process of its own."""
     logging.disable(logging.INFO)
     pipeline, clock = load_pipeline(pipeline_file), ManualClock(now_us)
-    report = verify(pipeline, ["east"], keep=True, pages=True)
+    report = verify(pipeline, list(pipeline.datacenters), keep=True, pages=True)
     if not report.ok:
         raise AssertionError(report.as_dict())
     append(pipeline, report, now_us, "month", 0.0)
     judge_all(pipeline, report.datacenters, now_us, "month")
     plan_gc(pipeline, open_reader(pipeline), clock).apply()
-    plan_compaction(pipeline, "east", clock).apply()
+    for name in pipeline.datacenters:
+        plan_compaction(pipeline, name, clock).apply()
 
 
-def measure_month(folder: Path, days: int, files: int, progress: Progress) -> dict[str, Any]:
-    """Join so many files in so many days of event time; what the last day takes beside an early one.
+_all_joins: Barrier  # at which the processes of a pool meet
 
-    Ratios of CPU are those of yardsticks.
-    """
-    for log in ("queries", "clicks"):
-        (folder / "logs" / log).mkdir(parents=True)
-    (folder / "pipeline.yaml").write_text(PIPELINE)
-    pipeline = load_pipeline(folder / "pipeline.yaml")
-    prepare(pipeline)
-    ledgers = positions_at(find_registry(pipeline))
+
+def _meet_at(barrier: Barrier) -> None:
+    global _all_joins
+    _all_joins = barrier
+
+
+def join_month(pipeline_file: Path, name: str, amounts: Amounts) -> dict[str, Any]:
+    """Join all days of one datacenter in this process; the first datacenter's has the upkeep done."""
+    pipeline = load_pipeline(pipeline_file)
+    looks_after = name == next(iter(pipeline.datacenters))
     with ProcessPoolExecutor(1, get_context("spawn")) as other:
-        month = Month(
-            folder,
-            max(1, files // (2 * days * DAY_HOURS)),
-            days * DAY_HOURS,
-            progress,
-            lambda now_us: other.submit(look_after, folder / "pipeline.yaml", now_us).result(),
-        )
+
+        def meet(hour: int) -> None:
+            _all_joins.wait()
+            if hour and hour % UPKEEP_HOURS == 0:
+                if looks_after:
+                    other.submit(look_after, pipeline_file, _begins_us(hour)).result()
+                _all_joins.wait()
+
+        month = Month(name, pipeline.datacenters[name], amounts, meet)
         calls = Callbacks(should_stop=month.is_over, on_batch=month.batch, on_progress=month.idle)
-        result = shift_in_turn(pipeline, "east", month.clock, ledgers, calls).run("stop")
-    early, last = (vars(month.days[at]) for at in (STEADY_DAY - 1, -1))
-    ratios = {name: round(last[name] / early[name], 2) for name in early if name not in NO_MEASURES}
-    of_yardsticks = last["yardstick_ms"] / early["yardstick_ms"]
-    ratios |= {name: round(ratios[name] / of_yardsticks, 2) for name in ("look_cpu_ms", "batch_cpu_ms")}
-    load = [round(one, 1) for one in psutil.getloadavg()]
-    counts = result.counts.as_dict()
-    return {"days": [vars(day) for day in month.days], "ratios": ratios, "load": load, "counts": counts}
+        ledgers = positions_at(find_registry(pipeline))
+        try:
+            result = shift_in_turn(pipeline, name, month.clock, ledgers, calls).run("stop")
+        except BaseException:
+            _all_joins.abort()  # nobody waits for this one
+            raise
+    days = [asdict(day) for day in month.days]
+    return {"days": days, "ratios": ratios_of(days), "counts": result.counts.as_dict()}
+
+
+def ratios_of(days: list[dict[str, Any]]) -> dict[str, float]:
+    """What the last day takes beside an early one, each a median of days; ratios of CPU are of yardsticks."""
+    if len(days) < STEADY_DAY:
+        return {}
+    width = max(1, min(MEDIAN_DAYS, (len(days) - STEADY_DAY + 1) // 2))
+    early, last = days[STEADY_DAY - 1 :][:width], days[-width:]
+
+    def grown(name: str) -> float:
+        return float(median(day[name] for day in last) / median(day[name] for day in early))
+
+    ratios = {name: grown(name) for name in days[0] if name not in NO_MEASURES}
+    for name in ("look_cpu_ms", "batch_cpu_ms"):
+        ratios[name] /= grown("yardstick_ms")
+    return {name: round(ratio, 2) for name, ratio in ratios.items()}
+
+
+def measure_month(
+    folder: Path, amounts: Amounts, datacenters: int = 1, on_s3: bool = False
+) -> dict[str, Any]:
+    """Join so much in each of so many datacenters: each day, and what the last takes beside an early one."""
+    names, file = NAMES[:datacenters], folder / "pipeline.yaml"
+    with ExitStack() as stack:
+        if on_s3:
+            places = stack.enter_context(places_on_minio(folder / "minio", names))
+        else:
+            places = {name: f"logs: logs/{name}" for name in names}
+            for log in LOGS:
+                for name in names:
+                    (folder / "logs" / name / log).mkdir(parents=True)
+        file.write_text(PIPELINE.format(places=", ".join(f"{name}: {{{places[name]}}}" for name in names)))
+        prepare(load_pipeline(file))
+        context = get_context("spawn")
+        barrier = context.Barrier(len(names))
+        pool = stack.enter_context(ProcessPoolExecutor(len(names), context, _meet_at, (barrier,)))
+        joins = {name: pool.submit(join_month, file, name, amounts) for name in names}
+        found = {name: join.result() for name, join in joins.items()}
+    return {"datacenters": found, "load": [round(one, 1) for one in psutil.getloadavg()]}
