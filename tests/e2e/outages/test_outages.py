@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from examples.demo.traffic import Traffic
-from tests.e2e.outages.cable import Cable
 from tests.e2e.outages.checker import TERMS, read_logs, rows_of
 from tests.e2e.outages.drive import SETTINGS
 from tests.e2e.outages.frozen_disk import frozen_disk
+from tests.e2e.outages.in_turn import faults_in_turn
 from tests.e2e.outages.world import World, until, world
 from tests.e2e.photon_process import photon_json
 
@@ -94,13 +94,7 @@ def test_photon_verify_finds_all_sound_after_outages_and_counts_as_the_dispatche
 
 def test_a_datacenter_that_is_cut_off_from_the_registry_waits_and_the_other_goes_on(tmp_path: Path) -> None:
     traffic = Traffic(4, primary_per_second=100, foreign_per_second=50, duration_seconds=300)
-    with world(tmp_path, traffic, SETTINGS) as made:
-        cables = [Cable(server.url) for server in made.endpoints]
-        text = made.file.read_text()
-        for server, cable in zip(made.endpoints, cables, strict=True):
-            text = text.replace(server.url, cable.url)
-        made.datacenters["west"].pipeline = tmp_path / "west.yaml"
-        made.datacenters["west"].pipeline.write_text(text)
+    with world(tmp_path, traffic, SETTINGS) as made, made.cables_of("west") as cables:
         made.begin()
         until(lambda: rows_of(tmp_path / "lake" / "west"), "rows of the west")
         for cable in cables:
@@ -110,8 +104,6 @@ def test_a_datacenter_that_is_cut_off_from_the_registry_waits_and_the_other_goes
         for cable in cables:
             cable.mend()
         complete_and_check(made)
-        for cable in cables:
-            cable.close()
 
 
 def test_a_datacenter_whose_disk_stands_still_is_taken_for_dead(tmp_path: Path) -> None:
@@ -153,3 +145,12 @@ def test_a_dead_datacenters_lake_that_stands_still_does_not_hold_up_the_other(tm
         wait_for_all_that_is_logged(made)
         made.datacenters["west"].start()
         complete_and_check(made)
+
+
+def test_of_three_datacenters_one_is_killed_one_slowed_one_cut_off_and_each_event_has_one_row(
+    tmp_path: Path,
+) -> None:
+    """The long form, with delays: `python -m tests.e2e.outages.in_turn`."""
+    found = faults_in_turn(tmp_path, seconds=4, calm_seconds=1, say=print, more=SETTINGS)
+    assert found["wrong"] == []
+    assert all(fault["rows_of_others"]["rows"] for fault in found["faults"].values())

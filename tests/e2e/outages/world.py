@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from photon.process.clock import SystemClock
 from photon.process.errors import UserError
 from photon.process.lifeline import end_with
 from photon.registry.opening import close_registries, init_registry
+from tests.e2e.outages.cable import Cable
 from tests.e2e.outages.checker import faults_in, read_logs
 from tests.e2e.outages.release_reader import faults_in_newest_release
 
@@ -250,6 +251,18 @@ class World:
         self._ends.set()
         if self._writer.is_alive():
             self._writer.join()
+
+    @contextmanager
+    def cables_of(self, name: str) -> Iterator[list[Cable]]:
+        """Have a datacenter, before it starts, reach each endpoint by a cable of its own."""
+        datacenter, text = self.datacenters[name], self.file.read_text()
+        with ExitStack() as stack:
+            cables = [stack.enter_context(closing(Cable(server.url))) for server in self.endpoints]
+            for server, cable in zip(self.endpoints, cables, strict=True):
+                text = text.replace(server.url, cable.url)
+            datacenter.pipeline = self.folder / f"{name}.yaml"
+            datacenter.pipeline.write_text(text)
+            yield cables
 
     def copy_endpoints(self, to: Path) -> None:
         """Copy what each endpoint has, one after the other, while joins go on."""
