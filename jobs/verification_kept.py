@@ -27,6 +27,7 @@ from photon.verification.kept import (
     new_folder,
     next_number,
     run_in,
+    still_needed,
     store_kept,
 )
 from photon.verification.report import DatacenterReport
@@ -223,13 +224,15 @@ class KeptResults:
                 write_parquet(frame, folder, what)
             gone = {of_file for where, of_file in unreadable if where == name}
             since = self._scope.since.get(name)
+            kept_files = _kept_files(self._scope, name, number, files[name], gone)
+            before = still_needed(since.kept.runs, kept_files) if since else ()
             store_kept(
                 self._scope.pipeline,
                 name,
                 KeptManifest(
                     fingerprint=self._scope.fingerprint(name),
-                    runs=(*(since.kept.runs if since else ()), run_in(folder, number, self._scope.at_us)),
-                    files=_kept_files(self._scope, name, number, files[name], gone),
+                    runs=(*before, run_in(folder, number, self._scope.at_us)),
+                    files=kept_files,
                     commits=self._scope.commits(name),
                     mended={str(at): one.batch for at, one in self._scope.mended[name].letters.items()},
                 ),

@@ -8,11 +8,12 @@ which byte logs were read, and at which versions the tables were. It is written 
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, BinaryIO
 
 from photon.pipeline.file import Pipeline
@@ -70,6 +71,16 @@ class KeptManifest:
     def begun_us(self) -> int:
         """When all was read that it has."""
         return self.runs[0].at_us
+
+
+def still_needed(runs: Sequence[KeptRun], files: Mapping[int, KeptFile]) -> list[KeptRun]:
+    """The runs of which results count for one of these files; of others the first alone stays, without any.
+
+    It says when all was read. Where log files come and go, all else would grow without end.
+    """
+    least = min((file.since_run for file in files.values()), default=math.inf)
+    counting = [run if run.number >= least else replace(run, files={}) for run in runs]
+    return counting[:1] + [run for run in counting[1:] if run.files]
 
 
 def kept_folder(pipeline: Pipeline, datacenter: str) -> Location:
@@ -131,7 +142,7 @@ def store_kept(pipeline: Pipeline, datacenter: str, kept: KeptManifest) -> None:
         store = store_of(folder)
         store.put(name, write)
         store.sync()
-        _remove_old(store, {name, *(run.folder for run in kept.runs)})
+        _remove_old(store, {name, *(run.folder for run in kept.runs if run.files)})
 
 
 def _remove_old(store: ObjectStore, needed: Collection[str]) -> None:
