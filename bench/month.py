@@ -49,8 +49,8 @@ from tests.support.shifts import shift_in_turn
 BEGUN_US = 2_000_001_600 * MICROSECONDS
 HOUR_SECONDS, DAY_HOURS = 3_600, 24
 LOOK_SECONDS = 29 * 60  # of the set clock, from one idle look to the next
-FILES_LIVE_HOURS = 12
-UPKEEP_HOURS = 12  # between two passes: files are verified before they go
+FILES_LIVE_HOURS = 8
+UPKEEP_HOURS = 8  # between two passes: files are verified before they go
 STEADY_DAY = FORGET_FILES_AFTER_DAYS + 1  # the first whose end has as many files as any later one
 MEDIAN_DAYS = 3  # an early day and the last one are medians of so many
 NAMES = ("east", "west", "north")
