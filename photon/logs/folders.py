@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from photon.logs.announcements import Announcements
 from photon.logs.discovery import FoundFile, Scan, is_text, scan, stat_file
 from photon.logs.files import LogFile, Stretches, TrackedFile
 from photon.logs.source import READING, Source, StoredBytes, open_bytes, open_source
-from photon.logs.tailing.rotation import may_be_rotated, stem_of
+from photon.logs.tailing.rotation import stem_of
 from photon.pipeline.location import Location
 
 MOST_SEARCHED = 10_000  # files below the logs folder, some 20 ms, for those that are not in their folders
@@ -124,16 +124,20 @@ class LocalLogs:
         First by its inode, then by names that a rotation may have given it, its own with `.gz` before others.
         """
         yield file.path
-        folder, slash, name = file.path.rpartition("/")
+        folder = file.path.rpartition("/")[0]
+        yield from (path for path in self._listed_in(folder).moved(file) if path != file.path)
+        yield from (path for path in self._listed_below().moved(file) if path.rpartition("/")[0] != folder)
+
+    def _listed_in(self, folder: str) -> _Listed:
+        """All that is in a folder, links too."""
         try:
             with os.scandir(self._folder / folder) as entries:
-                inodes = {entry.name: entry.inode() for entry in entries if entry.name != name}
+                return _Listed({f"{folder}/{one.name}".lstrip("/"): one.inode() for one in entries})
         except OSError:
-            inodes = {}
-        yield from [folder + slash + other for other in inodes if inodes[other] == file.inode]
-        rotated = [n for n in inodes if inodes[n] != file.inode and may_be_rotated(name, n)]
-        yield from [folder + slash + n for n in sorted(rotated, key=lambda n: (n != name + ".gz", n))]
-        yield from (path for path in _Listed(self._below()).moved(file) if path.rpartition("/")[0] != folder)
+            return _Listed({})
+
+    def _listed_below(self) -> _Listed:
+        return _Listed(self._below())
 
     def elsewhere(self, sought: Sequence[TrackedFile]) -> Iterator[list[str]]:
         """Beside where each was, now and as a log, then anywhere below the logs folder.
@@ -182,6 +186,26 @@ class LocalLogs:
         return (_read_in_place(folder, file, stretches) for file, stretches in wanted)
 
 
+class UnchangedLogs(LocalLogs):
+    """The same, where each folder is listed once: for files that went long ago, thousands of them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._beside: dict[str, _Listed] = {}
+
+    def _listed_in(self, folder: str) -> _Listed:
+        if folder not in self._beside:
+            self._beside[folder] = super()._listed_in(folder)
+        return self._beside[folder]
+
+    @cached_property
+    def _all(self) -> _Listed:
+        return super()._listed_below()
+
+    def _listed_below(self) -> _Listed:
+        return self._all
+
+
 class _Listed:
     """Files of one listing, found by their inodes and by how their names begin."""
 
@@ -200,9 +224,9 @@ class _Listed:
         return sorted(path for _, path in self._by_name[first:end])
 
     def moved(self, file: LogFile) -> list[str]:
-        """Where a file may have been moved: by its inode, then by its name."""
-        same = sorted(self._by_inode.get(file.inode, ()))
-        alike = self.rotations_of(file.path.rpartition("/")[2])
+        """Where a file may have been moved: by its inode, then by names, its own with `.gz` before others."""
+        same, packed = sorted(self._by_inode.get(file.inode, ())), file.path + ".gz"
+        alike = sorted(self.rotations_of(file.path.rpartition("/")[2]), key=lambda path: path != packed)
         return [*same, *(path for path in alike if path not in same)]
 
 
@@ -264,10 +288,10 @@ def watch_of(location: Location, pattern: str, links_lead_out: bool = False) -> 
     return log_folder(location).watch(pattern, links_lead_out)
 
 
-def log_folder(location: Location) -> LogFolder:
-    """The logs below a location."""
+def log_folder(location: Location, is_listed_once: bool = False) -> LogFolder:
+    """The logs below a location. `is_listed_once`: nobody asks for a file that may be renamed meanwhile."""
     if isinstance(location, Path):
-        return LocalLogs(location)
+        return UnchangedLogs(location) if is_listed_once else LocalLogs(location)
     from photon.logs.on_s3.objects import ObjectLogs  # only who uses S3 waits for its libraries
 
     return ObjectLogs(location)

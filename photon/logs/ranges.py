@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from photon.logs.files import ByteRange, LogFile, TrackedFile
-from photon.logs.folders import log_folder
+from photon.logs.folders import LogFolder, log_folder
 from photon.logs.formats.records import RecordRules, record_rules
 from photon.logs.record_ranges import cut_records, first_record
 from photon.logs.source import UNREADABLE, LogsUnavailable, ObjectRefused, Source, has_head, has_tail
@@ -195,15 +195,21 @@ def stretches_of(tracked: TrackedFile, piece_bytes: int, from_bytes: int | None 
 
 
 def read_pieces(
-    logs: Location, stretch: Stretch, piece_bytes: int, line_limit_bytes: int, log: Log | None = None
+    logs: Location,
+    stretch: Stretch,
+    piece_bytes: int,
+    line_limit_bytes: int,
+    log: Log | None = None,
+    folder: LogFolder | None = None,
 ) -> Iterator[tuple[ByteRange, bytes]]:
     """The whole records of a stretch, in pieces of about `piece_bytes`, each with its range (no checksum).
 
-    Reads only the beginning of a line longer than the limit. Raises RangeGone, perhaps after some
-    pieces, if the bytes that were read are not there any more; LogsUnavailable.
+    Reads only the beginning of a line longer than the limit. `folder`: the one of `logs`, if it is open.
+    Raises RangeGone, perhaps after some pieces, if the bytes that were read are not there any more;
+    LogsUnavailable.
     """
     file = stretch.tracked.file
-    folder, reason = log_folder(logs), "the file is not there"
+    folder, reason = folder or log_folder(logs), "the file is not there"
     for path in folder.candidates(file):
         begun = False
         try:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from photon.event_store.hashing import digests_of
 from photon.join.adapting import RawRecords, skip_records
 from photon.logs.files import LogFile, TrackedFile
+from photon.logs.folders import log_folder
 from photon.logs.one_record import with_lines
 from photon.logs.parse import ParsedRange, read_events
 from photon.logs.ranges import NOT_READ_AGAIN, PIECE_BYTES, RangeGone, Stretch, read_pieces
@@ -136,10 +137,16 @@ def _read(
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
     pipeline = scope.pipeline
+    folders = {
+        (name, is_gone): log_folder(place.logs, is_listed_once=is_gone)
+        for name, place in pipeline.datacenters.items()
+        for is_gone in (False, True)
+    }
     for datacenter, stretch in stretches:
         file, logs = stretch.tracked.file, pipeline.datacenters[datacenter].logs
+        folder = folders[datacenter, stretch.tracked.state != "open"]
         read_up_to = stretch.start_bytes
-        pieces = read_pieces(logs, stretch, PIECE_BYTES, pipeline.limits.line_bytes, log)
+        pieces = read_pieces(logs, stretch, PIECE_BYTES, pipeline.limits.line_bytes, log, folder)
         try:
             for byte_range, data in pieces:
                 parsed = read_events(data, file, byte_range, log, pipeline.limits)

@@ -148,7 +148,13 @@ class Scope:
         if any(table.files is None for table in self.tables.values()):
             return None
         sides: tuple[Side, ...] = ("foreign", "primary")
-        logs = (each for name in self.selected for side in sides for each in self.stretches(name, side))
+        logs = (
+            each
+            for name in self.selected
+            for side in sides
+            for each in self.stretches(name, side)
+            if each.tracked.state == "open" or self.looks[name][each.tracked.file.number] is not None
+        )
         kept = (sum(run.files.values()) for each in self.since.values() for run in each.kept.runs)
         tables = (table.size_bytes for table in self.tables.values())
         return sum(each.length_bytes for each in logs) + sum(kept) + sum(tables)

@@ -39,14 +39,19 @@ def paths_out_of_sight(look: Look, contents: Contents, found: Scan, held: OpenFi
     """Where files may be that the scan does not show."""
     shown = {file.path for file in found.files} | found.others.keys()
     paths: dict[str, None] = {}
+    beside: dict[str | None, Mapping[str, int]] = {None: {}}  # folders behind links, each listed once
     for number, tracked in look.files.items():
         if number in look.present or tracked.state != "open":
             continue
         if held is not None and held.is_kept(tracked.file.path):
             _renew_copy(look, tracked, held)
         path = (held.path_of(tracked) if held is not None else None) or tracked.file.path
-        near = contents.folder.beside(tracked.target) if tracked.target != tracked.file.path else {}
-        for each in (path, *(other for other, inode in near.items() if inode == tracked.file.inode)):
+        is_linked = tracked.target != tracked.file.path
+        folder = tracked.target.rpartition("/")[0] if is_linked else None
+        if folder not in beside:
+            beside[folder] = contents.folder.beside(tracked.target)
+        near = (other for other, inode in beside[folder].items() if inode == tracked.file.inode)
+        for each in (path, *near):
             if each not in shown:
                 paths[each] = None
     return list(paths)
