@@ -29,7 +29,7 @@ help:
 	@echo "make test-long  more of them, by hand: many seeds, long histories, variants of the demo"
 	@echo "make screenshots  the pictures of Dagster's UI and the live page in the documents"
 	@echo "make soak       100,000 seeds of whole datacenters (some eight hours of two cores), 20,000 of ledgers (an hour), and soak-outages"
-	@echo "make soak-outages  200 kills with -9 of real processes: datacenters, endpoints, commands (a quarter of an hour)"
+	@echo "make soak-outages  200 kills with -9 of real processes: datacenters, endpoints, commands (a quarter of an hour), then faults of three datacenters in turn"
 	@echo "make test-fast  the tests without Spark and servers"
 	@echo "make demo       all of it: live logs, Dagster, a shift that is killed, verification; LAKE=s3: logs and tables on a MinIO"
 	@echo "make dev        Dagster's UI and the live page on live traffic, until Ctrl-C"
@@ -176,6 +176,7 @@ soak: dynoxide
 
 soak-outages: dynoxide
 	$(BIN)/python -m tests.e2e.outages.drive --kills 200
+	$(BIN)/python -m tests.e2e.outages.in_turn
 
 # These write thousands of small tables, and whole commands wait for the disk. In memory, and with one thread of
 # delta-rs, they take four fifths of the time; 4 GB must be free there (a container often has 64 MB).

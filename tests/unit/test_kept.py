@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from photon.logs.files import LogFile, TrackedFile
 from photon.storage.changes import Commit, changed_since, commit_at
 from photon.storage.tokens import Occurrence
-from photon.verification.kept import KeptFile
+from photon.verification.kept import KeptFile, KeptRun, still_needed
 from photon.verification.reading import NEIGHBOUR_BYTES, neighbours
 from photon.verification.since import FileLook, is_trusted, look_at, mended_since
 
@@ -46,6 +46,15 @@ def test_results_of_a_log_count_while_it_is_as_it_was_or_grows(
     look: FileLook | None, file: TrackedFile, counts: bool
 ) -> None:
     assert is_trusted(KEPT, file, look) is counts
+
+
+def test_runs_go_that_no_file_needs_and_the_first_one_still_says_when_all_was_read() -> None:
+    """Broken variant: all stay. Where files come and go, each verification reads more than the one before."""
+    runs = [KeptRun(number, 10 * number, f"run-{number}", {"primaries/1.parquet": 9}) for number in (1, 2, 3)]
+    emptied, newer = replace(runs[0], files={}), replace(KEPT, since_run=3)
+    assert still_needed(runs, {7: newer}) == [emptied, runs[2]]
+    assert still_needed(runs, {7: newer, 8: KEPT}) == runs
+    assert still_needed(runs, {}) == [emptied]
 
 
 def test_a_log_that_is_not_there_has_no_look(tmp_path: Path) -> None:
