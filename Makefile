@@ -85,9 +85,10 @@ $(BIN)/.archived: $(BIN)/.fetched jobs/class_archive.py jobs/session.py
 	@$(BIN)/python -m photon.jobs.class_archive
 	@touch $@
 
-# Four minutes the first time. Without Go nothing is built, and the tests that need it are skipped.
-minio: setup
-	$(BIN)/python -m photon.toolchain.minio
+# Four minutes the first time. Without Go nothing is built, and the tests that need it are skipped. It needs no
+# package: beside make setup it takes the processors while that waits for the network.
+minio:
+	$(PYTHON) -m photon.toolchain.minio
 
 # Endpoints for tests, figures and the demo. Where there is none for the machine, DynamoDB Local is fetched.
 dynoxide: setup
@@ -124,11 +125,16 @@ docs: setup
 
 # These need minutes, or programs of Debian (chromium, postgresql, prometheus).
 REST = slow or browser or services
-# Four processes on two cores, since tests of kills and servers often wait. Each has whole files: their tests share
+# More processes than cores, since tests of kills and servers often wait. Each has whole files: their tests share
 # servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
-BY_FILE = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages
+PROCESSES := 4
+BY_FILE = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages
 FOLDERS = tests/services tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/registry \
   tests/releases tests/feed tests/landing tests/unit
+# The longest come first: one process has each, and all tests with Spark's session.
+LONGEST = tests/spark/test_backfill.py $(addprefix tests/e2e/test_,installed.py on_s3.py demo.py requests_to_s3.py \
+  cluster_away.py) tests/services/test_production_dagster.py tests/services/test_landing_dagster.py \
+  tests/orchestration/test_starts.py
 # Each process looks through all tests first, which takes 20 s of a core; through the files that have slow ones, 10.
 SLOW_FILES = $(shell grep -rlE 'mark\.(slow|services)' $(FOLDERS) --include='test_*.py' --exclude-dir outages)
 # A file with tests of make test that were skipped, one a line, and now have their programs.
@@ -150,8 +156,9 @@ none-skipped:
 
 # The rest: whole processes and datacenters that die, servers of Debian, browsers (the tests of one platform in one
 # process). One group after the other: side by side all of them wait for the same two cores. Outages take both alone.
+test-all: PROCESSES := 6
 test-all: none-skipped setup dynoxide dynamodb-local kafka
-	PHOTON_TESTS_AGAIN=$(AGAIN) $(BY_FILE) $(shell cut -d: -f1 $(AGAIN) | sort -u) $(SLOW_FILES) \
+	PHOTON_TESTS_AGAIN=$(AGAIN) $(BY_FILE) $(LONGEST) $(shell cut -d: -f1 $(AGAIN) | sort -u) $(SLOW_FILES) \
 	  -m "again or ((slow or services) and not (long or browser))"
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser and not long" tests/browser
 	$(BIN)/pytest -m "not long" tests/e2e/outages

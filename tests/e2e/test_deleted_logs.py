@@ -18,18 +18,9 @@ from photon.verification.stored_reports import append
 from tests.e2e.gc_world import World, photon, told
 from tests.support.local_servers import local_server
 
-pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
 
 HEADER = "click,query,at\n"
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    from photon.jobs.session import build_session, stop_session
-
-    built = build_session("test of deleted logs")
-    yield built
-    stop_session(built)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +44,8 @@ class Seen:
 class Rotated(World):
     """The events of `World` in one log, joined and verified; a young one in another."""
 
-    def __init__(self, folder: Path, url: str, session: Any) -> None:
+    def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder, url)
-        self.session = session
         self.log = folder / "logs" / "east" / "clicks" / "a.csv"
         self.join()
         self.record_all_as_verified()
@@ -83,7 +73,7 @@ class Rotated(World):
         """Verify and put it on record, as `photon verify --record` does."""
         from photon.jobs.verification import verify
 
-        report = verify(self.pipeline, ["east"], session=self.session)
+        report = verify(self.pipeline, ["east"])
         append(self.pipeline, report, SystemClock().now_us(), "a run", 1.0)
         return report.datacenters["east"]
 
@@ -92,8 +82,8 @@ class Rotated(World):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, url: str, session: Any) -> Iterator[Rotated]:
-    yield Rotated(tmp_path_factory.mktemp("deleted"), url, session)
+def world(tmp_path_factory: pytest.TempPathFactory, url: str) -> Iterator[Rotated]:
+    yield Rotated(tmp_path_factory.mktemp("deleted"), url)
     close_registries()
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,7 +60,7 @@ class Dagster:
         remote = repository.get_full_job(f"clicks__{job}")
         run = self.instance.create_run_for_job(
             self.location.defs.resolve_job_def(f"clicks__{job}"),
-            run_config={"ops": {"clicks__hold": {"config": {"datacenter": "east"}}}}
+            run_config={"ops": {"clicks__hold": {"config": {"datacenter": "west"}}}}
             if job == "hold"
             else None,
             tags=tags,
@@ -104,17 +105,33 @@ def processes_below() -> int:
     return len(psutil.Process().children(recursive=True))
 
 
-@pytest.fixture
-def dagster(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dagster]:
-    location = Location(tmp_path / "pipeline", more="registry: {keep_days: 30}\n")
+@pytest.fixture(scope="module")
+def served(new_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
+    """One code server for all tests: its start takes as long as a test."""
+    home, folder = tmp_path_factory.mktemp("served"), tmp_path_factory.mktemp("pipeline")
+    shutil.copytree(new_home, home, dirs_exist_ok=True)
+    location = Location(folder, more="registry: {keep_days: 30}\n")
     prepare(location.pipeline)  # makes the registry
-    monkeypatch.setenv("PHOTON_PIPELINES", str(location.file))
     target = ModuleTarget("photon.orchestration.definitions", None, str(PROJECT), "photon")
-    with (
-        DagsterInstance.from_config(str(home)) as instance,
-        create_test_daemon_workspace_context(target, instance) as workspace,
-    ):
-        yield Dagster(instance, workspace, location)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", str(home))
+        patch.setenv("PHOTON_PIPELINES", str(location.file))
+        with (
+            DagsterInstance.from_config(str(home)) as instance,
+            create_test_daemon_workspace_context(target, instance) as workspace,
+        ):
+            yield Dagster(instance, workspace, location)
+
+
+@pytest.fixture
+def dagster(served: Dagster) -> Iterator[Dagster]:
+    """Yield a Dagster without runs and limits of pools, in which nobody is at work."""
+    yield served
+    for run in served.instance.get_runs():
+        assert run.status is DagsterRunStatus.QUEUED or served.ends(run.run_id)
+        served.instance.delete_run(run.run_id)
+    for pool in served.instance.event_log_storage.get_concurrency_keys():
+        served.instance.event_log_storage.delete_concurrency_limit(pool)
 
 
 @pytest.mark.slow

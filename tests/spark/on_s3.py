@@ -13,13 +13,16 @@ from photon.dispatcher.shift.run import prepare, run_shift
 from photon.jobs.batch_job import SparkRunner
 from photon.pipeline.file import Pipeline, load_pipeline
 from photon.pipeline.location import S3Folder
+from photon.storage.s3_credentials import forget_keys
+from tests.conftest import BUCKET
 
 
 def joined_on_s3(
-    folder: Path, on_s3: S3Folder, part: Literal["logs", "lake"], traffic: Traffic, session: Any
+    folder: Path, url: str, part: Literal["logs", "lake"], traffic: Traffic, session: Any
 ) -> Pipeline:
-    """East has joined by Spark and west by itself; the `part` of both is below `on_s3`."""
-    storage = f"storage: {{endpoint_url: {on_s3.endpoint_url}}}"
+    """East has joined by Spark and west by itself; the `part` of both is on S3, below the folder's name."""
+    forget_keys()
+    on_s3, storage = S3Folder(BUCKET, f"Läden & Co/{folder.name}", url), f"storage: {{endpoint_url: {url}}}"
     places = {name: f"{part}: {on_s3}/{name}, {storage}" for name in traffic.datacenters}
     pipeline = load_pipeline(traffic.write_pipeline(folder, places=places))
     traffic.write_all(folder, {name: place.logs for name, place in pipeline.datacenters.items()})

@@ -16,12 +16,10 @@ from photon.jobs.backfill import rebuild
 from photon.jobs.session import reach_lakes
 from photon.jobs.verification import verify
 from photon.pipeline.file import Pipeline
-from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries
 from photon.storage.delta import open_table
-from photon.storage.s3_credentials import forget_keys
 from photon.verification.days import utc_day
-from tests.conftest import BUCKET
+from tests.spark.both_engines import verify_alone
 from tests.spark.on_s3 import joined_on_s3
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
@@ -33,10 +31,7 @@ DAY = datetime.fromtimestamp(START_US / 1e6, UTC).date()
 def joined(tmp_path_factory: pytest.TempPathFactory, minio: MinioServer, session: Any) -> Iterator[Pipeline]:
     """A pipeline with its lakes on S3, which each test leaves as it was."""
     folder, traffic = tmp_path_factory.mktemp("joined"), Traffic(23, ("east", "west"), 100, 20, 10)
-    forget_keys()
-    yield joined_on_s3(
-        folder, S3Folder(BUCKET, f"Läden & Co/{folder.name}", minio.url), "lake", traffic, session
-    )
+    yield joined_on_s3(folder, minio.url, "lake", traffic, session)
     close_registries()
 
 
@@ -54,7 +49,7 @@ def test_a_row_that_is_doubled_in_a_lake_on_s3_is_found_and_goes_by_a_rebuild(
     assert found.datacenters["east"].equation() == whole.equation()
     done = rebuild(joined, "east", utc_day(DAY), session=session)
     assert done.tally.dropped == {"second row": 1}
-    assert verify(joined, both, session=session).ok
+    assert verify_alone(joined, both).ok
 
 
 def test_spark_reads_the_tables_as_they_are(joined: Pipeline, session: Any) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from examples.demo.traffic import START_US, Traffic
+from infra.servers.minio import MinioServer
 from photon.jobs.backfill import rebuild
 from photon.jobs.log_copies import compare
 from photon.jobs.verification import verify
@@ -20,6 +20,7 @@ from photon.storage.delta import open_table
 from photon.storage.s3 import S3Store
 from photon.tracing.trace import trace
 from photon.verification.days import utc_day
+from tests.spark.both_engines import verify_alone
 from tests.spark.on_s3 import joined_on_s3
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(900)]
@@ -29,42 +30,34 @@ DAY = datetime.fromtimestamp(START_US / 1e6, UTC).date()
 ILLS = dict.fromkeys(("click_before_query", "copies_apart", "broken_line"), 3)
 
 
-@pytest.fixture
-def joined(tmp_path: Path, on_s3: S3Folder, session: Any) -> Iterator[Pipeline]:
-    """A pipeline with its logs on S3."""
-    yield joined_on_s3(tmp_path, on_s3, "logs", Traffic(29, ("east", "west"), 100, 20, 10, ILLS), session)
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory, minio: MinioServer, session: Any) -> Iterator[Pipeline]:
+    """A pipeline with its logs on S3, which each test leaves as it was."""
+    folder, traffic = tmp_path_factory.mktemp("joined"), Traffic(29, ("east", "west"), 100, 20, 10, ILLS)
+    yield joined_on_s3(folder, minio.url, "logs", traffic, session)
     close_registries()
 
 
-@pytest.mark.long  # the next test ends with this, and test_lakes_on_s3.py reads kept results
-def test_what_spark_has_joined_from_objects_is_verified_from_them(joined: Pipeline, session: Any) -> None:
-    both = list(joined.datacenters)
-    assert verify(joined, both, session=session, keep=True).ok
-    again = verify(joined, both, session=session)  # reads the results that were kept
-    assert again.ok
-    assert not [finding for one in again.datacenters.values() for finding in one.findings]
-
-
-def test_a_row_that_is_spoilt_is_found_and_made_again_from_objects(joined: Pipeline, session: Any) -> None:
+def test_a_lost_object_and_a_spoilt_row_are_named_and_the_row_is_made_again_from_objects(
+    joined: Pipeline, session: Any
+) -> None:
+    names, logs = list(joined.datacenters), joined.datacenters["west"].logs
+    assert isinstance(logs, S3Folder)
+    store = S3Store(logs)
+    lost = next(each.name for each in store.objects("clicks"))
+    kept = store.read(lost)
+    store.remove(lost)
     table = open_table(joined.datacenters["east"].lake / "joined_events")
-    row = table.to_pyarrow_table().slice(0, 1)
-    spoilt = row["_event_id"][0].as_py()
+    spoilt = table.to_pyarrow_table()["_event_id"][0].as_py()
     new_values = {"url": "http://not.what/was/clicked"}
     table.update(predicate=f"_event_id = '{spoilt}'", new_values=new_values)
-    found = verify(joined, list(joined.datacenters), session=session)
+    found = verify(joined, names, session=session)
     assert [finding.kind for finding in found.datacenters["east"].findings] == ["different_values"]
+    assert lost in str(found.datacenters["west"])
+    store.create(lost, lambda sink: sink.write(kept))
     done = rebuild(joined, "east", utc_day(DAY), session=session)
     assert (done.tally.replaced, done.tally.kept) == (1, {})
-    assert verify(joined, list(joined.datacenters), session=session).ok
-
-
-def test_an_object_that_was_lost_from_one_copy_is_named(joined: Pipeline, session: Any) -> None:
-    logs = joined.datacenters["west"].logs
-    assert isinstance(logs, S3Folder)
-    lost = next(each.name for each in S3Store(logs).objects("clicks"))
-    S3Store(logs).remove(lost)
-    found = verify(joined, list(joined.datacenters), session=session)
-    assert lost in str(found.datacenters["west"])
+    assert verify_alone(joined, names).ok
 
 
 def test_the_copies_of_logs_on_s3_are_compared_and_an_event_is_traced_to_its_object(

@@ -11,10 +11,8 @@ import pytest
 from examples.demo.traffic import Traffic
 from photon.jobs.spark_errors import away
 from photon.jobs.verification import verify
-from photon.pipeline.location import S3Folder
 from photon.registry.opening import close_registries
 from photon.storage.delta import LakeUnavailable
-from tests.conftest import BUCKET
 from tests.faulty_s3 import FaultyS3
 from tests.spark.both_engines import verify_alone
 from tests.spark.on_s3 import joined_on_s3
@@ -47,7 +45,7 @@ def test_a_store_that_goes_amid_a_verification_is_named_and_no_data_file_is_call
     tmp_path: Path, faulty: FaultyS3, hasty: Any, engine: Callable[..., None]
 ) -> None:
     traffic = Traffic(23, ("east", "west"), 50, 20, duration_seconds=10)
-    pipeline = joined_on_s3(tmp_path, S3Folder(BUCKET, tmp_path.name, faulty.url), "lake", traffic, hasty)
+    pipeline = joined_on_s3(tmp_path, faulty.url, "lake", traffic, hasty)
     try:
         faulty.meet("cut", among=lambda method, path: method == "GET" and ".parquet" in path)
         with pytest.raises(LakeUnavailable) as raised:

@@ -89,7 +89,8 @@ def installed_from_the_index(wheel: Path, folder: Path, end: str, *extras: str) 
     asked = [*project["dependencies"]]
     asked += [each for extra in extras for each in project["optional-dependencies"][extra]]
     lowest = [re.sub(r"([^>]+)>=([\d.]+).*", r"\1==\2", each) for each in asked]
-    wanted = [f"{wheel}[{','.join(extras)}]", *(lowest if end == "oldest" else ())]
-    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "install", "--quiet", *wanted]
-    subprocess.run(pip, check=True)
+    wanted = [f"{wheel}[{','.join(extras)}]" if extras else wheel, *(lowest if end == "oldest" else ())]
+    # What is imported is compiled then: pip would compile the whole of pyarrow and boto3.
+    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, *wanted], check=True)
     return made
