@@ -127,7 +127,7 @@ docs: setup
 REST = slow or browser or services
 # More processes than cores, since tests of kills and servers often wait. Each has whole files: their tests share
 # servers, joins and Spark sessions. Folders with long files come first, so that all end at about the same time.
-PROCESSES := 4
+PROCESSES := 5
 BY_FILE = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --ignore tests/e2e/outages
 FOLDERS = tests/services tests/spark tests/orchestration tests/e2e tests/contract tests/simulation tests/registry \
   tests/releases tests/feed tests/landing tests/unit

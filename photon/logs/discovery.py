@@ -16,7 +16,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
@@ -214,11 +214,11 @@ def _matchers(pattern: str) -> _Matchers:
     return [None if part == "**" else _matcher(part, part is parts[-1]) for part in parts]
 
 
+@cache  # each look asks for the few parts of its pipeline
 def _matcher(part: str, last: bool) -> _Matcher:
-    body = fnmatch.translate(part)
-    if last and not part.endswith(".gz"):
-        body = f"(?:{body}|{fnmatch.translate(part + '.gz')})"
-    return re.compile(body if part.startswith(".") else r"(?!\.)" + body).match
+    names = (part, f"{part}.gz") if last and not part.endswith(".gz") else (part,)
+    body = "|".join(map(fnmatch.translate, names))
+    return re.compile(f"(?:{body})" if part.startswith(".") else rf"(?!\.)(?:{body})").match
 
 
 class _Scanner:

@@ -111,6 +111,7 @@ def pipeline(tmp_path: Path, traffic: Traffic, minio: MinioServer, cluster: Spar
         yield made
 
 
+@pytest.mark.slow
 def test_two_workers_join_every_event_once_and_one_of_them_dies(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
