@@ -27,6 +27,7 @@ from photon.state.waiting.segments import WaitingDamaged
 # A datacenter that was not seen to claim anything for this long is not waited for: as long as one may be
 # silent before it counts as dead (`recovery.silent_after`).
 QUIET_AFTER_US = 30 * MICROSECONDS
+SILENCE_SAID_US = 60 * MICROSECONDS  # a silent log is read so much further when that is said: a write
 # Nor is one that left so many of its events in a row to the others: one or two may be late, twenty are not.
 QUIET_AFTER_EVENTS = 20
 
@@ -114,6 +115,12 @@ class CompletenessWatch:
         if self._was_held and not is_held:  # what was landed meanwhile was read before its marker said so
             self._publisher.has_news = True
         self._was_held = is_held
+        idle_after_us = 0 if no_more_comes else self._idle_after_us
+        said_us = self._publisher.read_up_to_us
+        found_us = read_up_to_us(foreign, now_us, idle_after_us, said_us)
+        # A landed log that is silent is read ever further, and no batch tells it.
+        if said_us is not None and found_us is not None and found_us - said_us >= SILENCE_SAID_US:
+            self._publisher.has_news = True
         if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
             return None
         if self._state.has_open_plan or self._state.count_requeued() or waiting_orders(self._state.folder):
@@ -122,9 +129,6 @@ class CompletenessWatch:
             waiting_us = self._state.waiting.event_times_us()
         except (WaitingDamaged, OSError):
             return None  # the next batch that needs these records has them mended
-        idle_after_us = 0 if no_more_comes else self._idle_after_us
-        said_us = self._publisher.read_up_to_us
-        found_us = read_up_to_us(foreign, now_us, idle_after_us, said_us)
         read_us = settled(found_us, said_us)
         completed, seen = self._state.completed, closed_places(view)
         has_all = not unread and not len(waiting_us) and not any(one.unread_bytes for one in foreign)

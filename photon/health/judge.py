@@ -120,7 +120,7 @@ def _logs(facts: Facts, memory: Memory, pipeline: Pipeline) -> list[Verdict]:
         _passed_over(facts, pipeline),
         _no_logs(facts, pipeline),
         judge_feed(facts.datacenter, facts.feed, facts.now_us, pipeline),
-        *(judge_landing(facts.datacenter, one, facts.now_us, pipeline) for one in facts.landing),
+        *(judge_landing(facts.datacenter, one, pipeline) for one in facts.landing),
     ]
     well = Verdict("ok", f"{facts.datacenter} has files of both logs, and can read them")
     return [one for one in found if one is not None] or [well]

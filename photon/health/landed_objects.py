@@ -28,6 +28,15 @@ class ObjectsSeen(SourceSeen[ObjectsMarker]):
         return f"objects {self.name}"
 
     @property
+    def silent_us(self) -> int | None:
+        """For how long it has said nothing though it was to."""
+        return (
+            None
+            if self.marker is None
+            else max(0, self.looked_us - max(self.marker.said_us, self.marker.due_us))
+        )
+
+    @property
     def lag(self) -> int | None:
         return None if self.marker is None else self.marker.waiting
 

@@ -99,7 +99,7 @@ class SourceSeen(ABC, Generic[M]):
         return f"let it run: photon land {pipeline.typed} -d {datacenter}"
 
 
-def judge_landing(name: str, seen: SourceSeen[Any], now_us: int, pipeline: Pipeline) -> Verdict | None:
+def judge_landing(name: str, seen: SourceSeen[Any], pipeline: Pipeline) -> Verdict | None:
     """The verdict on what is not landed, or is lost; None: it is well."""
     start, source, marker = seen.start(pipeline, name), seen.source, seen.marker
     why = f"; its last shift ended: {seen.shift.ended_by}" if seen.shift.ended_by else ""
@@ -111,7 +111,7 @@ def judge_landing(name: str, seen: SourceSeen[Any], now_us: int, pipeline: Pipel
     )
     if (lost := seen.lost(name, acknowledge)) is not None:
         return lost
-    silent_us, why = now_us - marker.said_us, f": {seen.not_begun}" if seen.not_begun else why
+    silent_us, why = seen.silent_us or 0, f": {seen.not_begun}" if seen.not_begun else why
     if (level := level_after(silent_us, pipeline.health.lag)) != "ok":
         says = f"{name}: {source} {seen.silence} for {span(silent_us / MICROSECONDS)}{why}"
         return Verdict(level, says, start, f"does not land {source}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from photon.landing.marker import acknowledge, read_marker
+from photon.landing.marker import ASIDE, acknowledge, read_marker
+from photon.landing.objects.known import failed_in
+from photon.landing.objects.marker import MOST_NAMED
 from photon.landing.objects.marker import read_marker as read_objects_marker
 from photon.pipeline.file import Pipeline
 
@@ -21,8 +23,11 @@ def acknowledge_topics(pipeline: Pipeline, datacenter: str, dry_run: bool) -> tu
         assert isinstance(place.logs, Path), "topics are landed on a local disk"
         folder = place.logs / one.into
         if one.objects is not None:
-            failed = () if (of_objects := read_objects_marker(folder)) is None else of_objects.failed
-            named += [f"objects {one.objects}: {each.sentence()}" for each in failed]
+            said = read_objects_marker(folder)
+            failed = failed_in(folder / ASIDE) if said is not None and said.failed_count else []
+            named += [f"objects {one.objects}: {each.sentence()}" for each in failed[:MOST_NAMED]]
+            if len(failed) > MOST_NAMED:
+                named.append(f"objects {one.objects}: {len(failed) - MOST_NAMED:,} more")
             if failed and not dry_run:
                 acknowledge(folder, [each.id for each in failed])
             continue

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from photon.dispatcher.completion import watermark_us
 from photon.dispatcher.landed_logs import OBJECTS_BELIEVED_US, LandedLogs
-from photon.landing.marker import ASIDE, MarkerDamaged, acknowledge, acknowledged_in, read_or_why
+from photon.landing.marker import ASIDE, MarkerDamaged, acknowledge, read_or_why
 from photon.landing.objects import source as source_module
 from photon.landing.objects.known import FILE, FORGOTTEN_AFTER_DAYS, KnownDamaged
 from photon.landing.objects.lander import ObjectsLander
@@ -209,7 +209,7 @@ class ObjectsHistory(History):
             if one not in listing.shown and now_us - self.shown.get(one, now_us) > SAME_DAY_US:
                 self.again.add(one)
         if self.is_first_listing:
-            self.lost |= {one for one in self.shown if one.name not in names and one not in self.landed}
+            self.lost |= {one for one in self.shown if one.name not in names and not self._has_file(one)}
         self.is_first_listing = False
         self.lost -= listing.shown
         self.shown |= dict.fromkeys(listing.shown, now_us)
@@ -315,7 +315,6 @@ class ObjectsHistory(History):
 
     def _begin_anew(self) -> None:
         self.told, self.was_put_back = {}, True
-        self.accepted &= acknowledged_in(self.world.folder)
         self._have_landed_again()
         self.again |= set(self.landed)
 
@@ -409,7 +408,7 @@ class ObjectsHistory(History):
 
     def _expect_told(self, is_done: bool) -> None:
         """What a listing showed is in a file, or told until it is acknowledged or replaced."""
-        self.is_known = True
+        self.is_known = is_done
         marker = read_marker(self.world.folder)
         said = set() if marker is None else {one.id for one in marker.failed}
         due = [one for number, one in self.latest.values() if is_done and number == len(self.whole)]

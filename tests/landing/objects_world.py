@@ -43,11 +43,16 @@ class FailingObjects:
         self.before_end: Callable[[], None] = lambda: None
         self.before_read: Callable[[str], None] = lambda _: None
         self.reads: list[str] = []
+        self.before_each: Callable[[], object] = lambda: None
+        self.refuses = ""  # why nothing is listed
         self.lists_quotes = True  # around ETags: Azure's listings have none, its answers have
         self.is_away = False  # as a disk that is not mounted: its folder is there, and empty
 
     def objects(self) -> Iterator[StoredObject]:
+        if self.refuses:
+            raise PermissionError(self.refuses)
         for one in () if self.is_away else self._inner.objects():
+            self.before_each()
             yield one if self.lists_quotes else replace(one, etag=one.etag.strip('"'))
         self.before_end()
 

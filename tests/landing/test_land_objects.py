@@ -76,6 +76,19 @@ def test_a_broken_object_holds_a_complete_join_until_it_is_acknowledged(pipeline
     assert "b.parquet" not in photon("status", pipeline).output
 
 
+def test_all_failures_are_acknowledged_however_many_the_marker_names(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("photon.landing.objects.lander", "photon.upkeep.acknowledged_topics"):
+        monkeypatch.setattr(f"{module}.MOST_NAMED", 1)
+    for n in range(3):
+        (pipeline.parent / "store" / "clicks" / f"x{n}.parquet").write_bytes(b"PAR1")
+    assert photon("land", pipeline, "--complete").exit_code == 3
+    acknowledged = photon("acknowledge", pipeline, "east")
+    assert "objects store/clicks/*.parquet: 2 more" in acknowledged.output
+    assert photon("land", pipeline, "--complete").exit_code == 0
+
+
 def test_of_two_landers_the_second_is_refused(pipeline: Path) -> None:
     with held_alone(_lock_of(pipeline)):
         refused = photon("land", pipeline)

@@ -5,21 +5,42 @@ from __future__ import annotations
 import errno
 import shutil
 import sqlite3
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from photon.health.landed_objects import ObjectsSeen
+from photon.landing.marker import acknowledge
 from photon.landing.objects import lander as lander_module
-from photon.landing.objects.known import FILE, FORGOTTEN_AFTER_DAYS, Known
+from photon.landing.objects.known import FILE, FORGOTTEN_AFTER_DAYS, Known, failed_in
 from photon.landing.objects.lander import ObjectsLander
+from photon.landing.objects.marker import ObjectsMarker
 from photon.landing.objects.source import source_of
+from photon.landing.objects.to_land import ObjectsToLand
+from photon.landing.service import Landing
 from photon.pipeline.sections import Storage
 from photon.process.faults import watched
 from photon.storage.store_errors import StoreUnavailable
-from tests.landing.objects_world import BOOT, NOON_US, ObjectsWorld, lines_of, parquet
+from tests.landing.objects_world import BOOT, NAME, NOON_US, ObjectsWorld, lines_of, parquet
 from tests.support.manual_clock import ManualClock
 
 DAY_SECONDS = 24 * 3_600
+
+
+class Waited(threading.Event):
+    """Takes note of pauses, and is set after some."""
+
+    def __init__(self, waits: list[float], most: int) -> None:
+        super().__init__()
+        self._waits, self._most = waits, most
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._waits.append(timeout or 0)
+        if len(self._waits) == self._most:
+            self.set()
+        return self.is_set()
 
 
 @pytest.fixture
@@ -265,7 +286,56 @@ def test_an_object_that_may_not_be_read_is_tried_again_later(world: ObjectsWorld
     assert world.marker.failed_count == 0
 
 
+def test_credentials_that_may_not_list_any_more_fail_no_object(world: ObjectsWorld) -> None:
+    world.put({name: parquet(n) for n, name in enumerate(("a.parquet", "b.parquet", "c.parquet"))})
+
+    def expire(name: str) -> None:
+        world.objects.refuses = "the store refuses these credentials: ExpiredToken"
+        raise PermissionError("forbidden")
+
+    world.objects.before_read = expire
+    assert not world.look()
+    assert (world.marker.problem, world.marker.failed) == (world.objects.refuses, ())
+    world.objects.before_read, world.objects.refuses = lambda _: None, ""
+    assert world.look()
+    assert world.lines() == lines_of(0, 1, 2)
+
+
 # -- the marker
+
+
+def test_a_lister_that_pauses_as_long_as_listings_cost_is_not_silent(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": parquet(1)})
+    world.objects.before_end = lambda: world.clock.advance(120)
+    world.look()
+    for minutes, is_silent in ((17, False), (19, True)):
+        looked_us = world.marker.said_us + minutes * 60_000_000
+        assert bool(ObjectsSeen(NAME, "clicks", world.marker, looked_us=looked_us).silent_us) == is_silent
+
+
+def test_a_marker_says_amid_a_long_listing_that_somebody_lists(
+    world: ObjectsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lander_module, "LISTED_AT_ONCE", 1)
+    world.look()
+    world.put({f"{n}.parquet": parquet(n) for n in range(3)})
+    before, told = world.marker, list[ObjectsMarker]()
+    world.objects.before_each = lambda: (told.append(world.marker), world.clock.advance(30))
+    world.look()
+    assert told[-1].said_us > before.said_us
+    assert replace(told[-1], said_us=0, due_us=0) == replace(before, said_us=0, due_us=0)
+
+
+def test_of_many_failures_the_marker_names_some_and_the_list_has_all(
+    world: ObjectsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lander_module, "MOST_NAMED", 2)
+    world.put({f"{n}.parquet": b"PAR1" for n in range(5)})
+    world.look()
+    assert (len(world.marker.failed), world.marker.failed_count) == (2, 5)
+    acknowledge(world.folder, [one.id for one in failed_in(world.folder / ".photon")])
+    world.look()
+    assert world.marker.failed_count == 0
 
 
 def test_the_marker_says_that_objects_wait_before_any_has_its_name(world: ObjectsWorld) -> None:
@@ -330,6 +400,24 @@ def test_a_loss_is_told_though_the_store_is_silent_right_after_it(world: Objects
     world.lander()
     assert world.look()
     assert [(one.name, one.is_gone) for one in world.marker.failed] == [("a.parquet", True)]
+
+
+def test_a_start_leaves_what_a_person_is_writing(world: ObjectsWorld) -> None:
+    mine, dead = (
+        world.folder / ".photon" / name for name in ("acknowledged.json.x.unfinished", "y.unfinished")
+    )
+    mine.touch()
+    dead.touch()
+    world.lander()
+    assert (mine.exists(), dead.exists()) == (True, False)
+
+
+def test_looks_that_leave_something_come_ever_later(world: ObjectsWorld) -> None:
+    landing, waits = Landing([]), list[float]()
+    landing.clock, landing.stopped = world.clock, Waited(waits, 8)
+    world.objects.before_end = lambda: (_ for _ in ()).throw(StoreUnavailable("away"))
+    ObjectsToLand(NAME, world.folder, "jsonl", lambda: world.source).land(landing, lambda: None)
+    assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
 def test_a_broken_object_is_tried_once_more_by_each_start(world: ObjectsWorld) -> None:

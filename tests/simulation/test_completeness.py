@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from photon.dispatcher.completion import Results
+from photon.dispatcher.landed_logs import NO_FILE
 from photon.dispatcher.observing import CompletenessWatch
 from photon.join.messages import JoinResult
 from photon.process.clock import MICROSECONDS
@@ -83,6 +85,17 @@ def test_nothing_is_said_while_a_plan_that_died_is_to_be_done(world: World) -> N
     assert published(world.pipeline.datacenters["east"].lake) is None
     world.join()
     assert said(world).complete_up_to_us == NOON_US
+
+
+def test_a_silence_that_goes_on_is_said_without_a_batch(world: World) -> None:
+    world.events("c1", query="q")
+    world.join()
+    watch = CompletenessWatch(world.pipeline, "east", world.read_state())
+    for minutes, expected in ((0, None), (10, NOON_US + 600 * SECOND)):
+        now_us = NOON_US + minutes * 60 * SECOND
+        silent = [replace(NO_FILE, grown_us=now_us, max_time_us=now_us)]
+        said_now = watch.tend(silent, now_us, False, world.reader().view, settled=lambda read_us, _: read_us)
+        assert (said_now and said_now.read_up_to_us) == expected
 
 
 def test_a_new_epoch_says_only_what_it_has_read_itself(world: World) -> None:

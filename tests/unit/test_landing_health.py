@@ -132,7 +132,7 @@ def test_a_number_that_nobody_knows_is_no_sample() -> None:
 
 
 def test_a_loss_is_an_error_whose_remedy_is_a_command(pipeline: Pipeline) -> None:
-    verdict = judge_landing("east", seen(landed(), losses=(LOSS,)), NOW_US, pipeline)
+    verdict = judge_landing("east", seen(landed(), losses=(LOSS,)), pipeline)
     assert verdict is not None
     assert verdict.level == "error"
     assert f"photon acknowledge {pipeline.typed} east" in verdict.remedy
@@ -145,7 +145,7 @@ def test_what_a_process_waits_for_is_told_in_place_of_that_nobody_lands(pipeline
 
     def said(after_s: int = 0) -> tuple[str, str]:
         now_us = NOW_US + after_s * SECOND
-        verdict = judge_landing("east", look_at_landing(pipeline, "east", now_us)[0], now_us, pipeline)
+        verdict = judge_landing("east", look_at_landing(pipeline, "east", now_us)[0], pipeline)
         assert verdict is not None
         return verdict.text, verdict.remedy
 
@@ -159,7 +159,7 @@ def test_what_a_process_waits_for_is_told_in_place_of_that_nobody_lands(pipeline
 
 def test_what_starts_landing_is_its_command_or_the_sensor_that_had_it_last(pipeline: Pipeline) -> None:
     def remedy() -> str:
-        verdict = judge_landing("east", look_at_landing(pipeline, "east", NOW_US)[0], NOW_US, pipeline)
+        verdict = judge_landing("east", look_at_landing(pipeline, "east", NOW_US)[0], pipeline)
         assert verdict is not None
         return verdict.remedy + verdict.text
 

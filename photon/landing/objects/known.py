@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from pathlib import Path
 
 from photon.landing.marker import MarkerDamaged
@@ -22,6 +23,7 @@ _TABLES = """
 create table if not exists landed (id blob primary key, day integer not null) without rowid;
 create table if not exists failed (id blob primary key, name text, etag text, reason text, since_us integer,
     again_us integer, is_gone integer, is_acknowledged integer) without rowid;
+create index if not exists told on failed (is_acknowledged, since_us);
 create table if not exists total (objects integer, bytes integer);
 """
 
@@ -112,13 +114,13 @@ class Known:
                 [id_, one.name, one.etag, one.reason, one.since_us, one.is_gone, id_],
             )
 
-    def failed(self) -> list[Failed]:
-        """The failures that nobody has acknowledged, the oldest first."""
-        rows = self._db.execute(
-            "select name, etag, reason, since_us, is_gone from failed where not is_acknowledged "
-            "order by since_us"
-        )
-        return [Failed(name, etag, reason, since, bool(gone)) for name, etag, reason, since, gone in rows]
+    def failed(self, most: int = -1) -> list[Failed]:
+        """The failures that nobody has acknowledged, the oldest first: all, or so many of them."""
+        return _failed(self._db, most)
+
+    def count_failed(self) -> int:
+        """How many there are."""
+        return int(self._db.execute("select count(*) from failed where is_acknowledged = 0").fetchone()[0])
 
     def drop_failed(self, ids: Iterable[bytes]) -> None:
         """Forget failures: a newer version stands for the object."""
@@ -147,3 +149,21 @@ class Known:
     def close(self) -> None:
         """Let go of it; what was noted since the last commit is lost to this process."""
         self._db.close()
+
+
+def failed_in(aside: Path) -> list[Failed]:
+    """The failures of a list that nobody has acknowledged, beside a lander or not. StoreUnavailable."""
+    try:
+        with closing(sqlite3.connect(f"{(aside / FILE).absolute().as_uri()}?mode=ro", uri=True)) as db:
+            return _failed(db, -1)
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"{aside / FILE}: {error}") from None
+
+
+def _failed(db: sqlite3.Connection, most: int) -> list[Failed]:
+    rows = db.execute(
+        "select name, etag, reason, since_us, is_gone from failed where is_acknowledged = 0 "
+        "order by since_us limit ?",
+        [most],
+    )
+    return [Failed(name, etag, reason, since, bool(gone)) for name, etag, reason, since, gone in rows]

@@ -11,7 +11,7 @@ from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 
-from photon.landing.marker import ASIDE, AtEnd, acknowledged_in
+from photon.landing.marker import ACKNOWLEDGED, ASIDE, AtEnd, acknowledged_in
 from photon.landing.objects.contents import ObjectBroken, write_lines
 from photon.landing.objects.known import Known, is_passing
 from photon.landing.objects.marker import MOST_NAMED, Failed, ObjectsMarker, put_marker, read_marker
@@ -34,6 +34,8 @@ from photon.storage.tokens import new_id
 
 MOST_AT_A_LOOK = 10_000  # objects that are remembered to be landed; the next look finds the others
 MARKER_EVERY_US = 2 * MICROSECONDS
+LIFE_EVERY_US = 10 * MICROSECONDS  # so often the marker says, amid a listing, that somebody lists
+PAUSE_OF_LISTING = 9  # so many times the time of a listing: they take a tenth of the time at most
 REFUSED_AGAIN_US = 600 * MICROSECONDS  # an object that may not be read, as one that is archived
 UNANSWERED_US = 60 * MICROSECONDS  # so long one object is asked for while the store answers others
 
@@ -62,8 +64,9 @@ class ObjectsLander:
         self._source, self._folder, self._ending = source, folder, ending
         self._clock, self._boot = clock, boot
         self._aside = folder / ASIDE
-        for left in self._aside.glob(f"*{UNFINISHED}"):  # nobody else writes here
-            left.unlink(missing_ok=True)
+        for left in self._aside.glob(f"*{UNFINISHED}"):
+            if not left.name.startswith(ACKNOWLEDGED):  # which a person may be writing
+                left.unlink(missing_ok=True)
         self._known = Known(self._aside)
         sync(folder)  # the name of the list's folder
         before = read_marker(folder) or ObjectsMarker(source.name, boot, clock.now_us(), new_id())
@@ -92,6 +95,11 @@ class ObjectsLander:
     def not_landed(self) -> list[str]:
         """Each object that is not landed, or went before it was, in a sentence."""
         return [one.sentence() for one in self._known.failed()]
+
+    @property
+    def pause_us(self) -> int:
+        """How long nobody lists after a listing: each costs money."""
+        return PAUSE_OF_LISTING * self.listing_us
 
     def look(self, is_stopped: Callable[[], bool]) -> bool:
         """List the source and land what is new, the oldest first; whether nothing is left.
@@ -167,6 +175,9 @@ class ObjectsLander:
         listing = self._source.listed()
         while some := list(islice(listing, LISTED_AT_ONCE)):
             found.is_any = True
+            if self._clock.elapsed_us() - self._marked_us >= LIFE_EVERY_US:
+                with suppress(OSError, sqlite3.Error):  # on a full disk too the listing goes on
+                    self._say(problem=self._said.problem)
             found.etags |= {one.name: one.etag for one in some if one.name in found.missed}
             new = self._known.new_among([digest_of(one.name, one.etag) for one in some], now_us)
             for one in some:
@@ -292,12 +303,14 @@ class ObjectsLander:
     def _say(self, **changed: object) -> None:
         """Note what is landed, then say it; both on disk."""
         self._known.commit()
-        failed, (landed, bytes_) = self._known.failed(), self._known.total()
+        landed, bytes_ = self._known.total()
+        now_us = self._clock.now_us()
         self._said = replace(
             self._said,
-            said_us=self._clock.now_us(),
-            failed=tuple(failed[:MOST_NAMED]),
-            failed_count=len(failed),
+            said_us=now_us,
+            due_us=now_us + self.pause_us,
+            failed=tuple(self._known.failed(MOST_NAMED)),
+            failed_count=self._known.count_failed(),
             landed=landed,
             landed_bytes=bytes_,
             **{"problem": "", **changed},  # type: ignore[arg-type]

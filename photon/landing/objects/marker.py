@@ -54,6 +54,7 @@ class ObjectsMarker:
     failed_count: int = 0
     landed: int = 0  # since the folder was begun
     landed_bytes: int = 0
+    due_us: int = 0  # so long it may be silent, for nobody lists before
     problem: str = ""  # why nothing is landed now; empty: nothing is wrong
 
 

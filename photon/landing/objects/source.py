@@ -89,6 +89,7 @@ class ObjectSource:
         except FileNotFoundError:
             raise ObjectGone(one.name) from None
         except PermissionError as error:
+            next(self.below.objects(), None)  # PermissionError: not this object is refused, but who asks
             raise ObjectRefused(str(error)) from None
         is_same = found.etag.strip('"') == one.etag.strip('"')  # Azure's listings have no quotes
         if not is_same or len(data) != end_bytes - start_bytes:  # each answer is of one version

@@ -20,7 +20,7 @@ from photon.process.errors import UserError
 from photon.process.operating_system import boot_id
 
 LOOK_EVERY_SECONDS, LOOK_HERE_EVERY_SECONDS = 10.0, 1.0  # a listing of a bucket costs money
-PAUSE_OF_LISTING = 9  # so many times the time of a look: listings take a tenth of it at most
+MOST_RETRY_SECONDS = 30.0  # between looks that leave something, as where an archive fills the disk
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ class ObjectsToLand:
             return
         connected, opened_lander = opened
         every = LOOK_EVERY_SECONDS if connected.place is None else LOOK_HERE_EVERY_SECONDS
+        retry_seconds = RETRY_SECONDS
         with closing(opened_lander) as lander:
             while not landing.is_stopped():
                 check_lock()
@@ -55,8 +56,9 @@ class ObjectsToLand:
                 if landing.complete and is_done:
                     break
                 took_us = landing.clock.elapsed_us() - began_us
-                rest_us = (PAUSE_OF_LISTING + 1) * lander.listing_us - took_us
-                landing.stopped.wait(max(every if is_done else RETRY_SECONDS, rest_us / MICROSECONDS))
+                rest_us = lander.pause_us + lander.listing_us - took_us
+                landing.stopped.wait(max(every if is_done else retry_seconds, rest_us / MICROSECONDS))
+                retry_seconds = RETRY_SECONDS if is_done else min(2 * retry_seconds, MOST_RETRY_SECONDS)
             landing.not_landed += lander.not_landed
 
     def _open(self, landing: Landing) -> tuple[ObjectSource, ObjectsLander] | None:
