@@ -119,7 +119,8 @@ class CompletenessWatch:
         said_us = self._publisher.read_up_to_us
         found_us = read_up_to_us(foreign, now_us, idle_after_us, said_us)
         # A landed log that is silent is read ever further, and no batch tells it.
-        if said_us is not None and found_us is not None and found_us - said_us >= SILENCE_SAID_US:
+        further_us = 0 if said_us is None or found_us is None else found_us - said_us
+        if further_us >= SILENCE_SAID_US and not unread:
             self._publisher.has_news = True
         if not (self._publisher.is_due(now_us) or (ends and self._publisher.has_news)):
             return None

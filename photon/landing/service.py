@@ -88,6 +88,12 @@ class Landing:
         """Whether it is to end, however far it is."""
         return self.stopped.is_set() or self.stop_requested()
 
+    def pause(self, seconds: float) -> None:
+        """Wait, but end within a second of being stopped, as a signal does without a word."""
+        while seconds > 0 and not self.is_stopped():
+            self.stopped.wait(min(seconds, RETRY_SECONDS))
+            seconds -= RETRY_SECONDS
+
     def _land(self, source: ToLand) -> None:
         try:
             refuse_network(source.folder)

@@ -98,20 +98,33 @@ def _blocks(logs: Location, file: LogFile, where: ByteRange) -> Iterator[tuple[B
 
     The checked tail is read first, and nothing is taken of a range whose tail is another.
     """
-    at, tail_bytes = where.start_bytes, where.start_bytes + where.unchecked_bytes
-    try:
-        checked = Checked(where.checksum, 0)
-        (tail,) = read_stretches(logs, file, [(tail_bytes, where.end_bytes)], checked)
-        while where.end_bytes - at > BLOCK_BYTES:
-            data = read_at(logs, file, at, min(at + BLOCK_BYTES, tail_bytes))
-            end = data.rfind(b"\n") + 1
-            if not end:
-                break
-            yield where.part(at, at + end), data[:end]
-            at += end
-        yield where.part(at, where.end_bytes), read_at(logs, file, at, tail_bytes) + tail
-    except RangeGone:
-        yield where.part(at, where.end_bytes), None
+    folder, at = log_folder(logs), where.start_bytes
+    tail_at = where.start_bytes + where.unchecked_bytes
+    for path in folder.candidates(file):
+        try:
+            with folder.open_at(path, file) as source:
+                tail = source.read(tail_at, where.end_bytes - tail_at) if has_head(source, file) else b""
+                if len(tail) < where.end_bytes - tail_at or zlib.crc32(tail) != where.checksum:
+                    continue
+                while where.end_bytes - at > BLOCK_BYTES:
+                    wanted = min(BLOCK_BYTES, tail_at - at)
+                    data = source.read(at, wanted)
+                    end = data.rfind(b"\n") + 1
+                    if len(data) < wanted or not end:
+                        break
+                    yield where.part(at, at + end), data[:end]
+                    at += end
+                rest = source.read(at, tail_at - at)
+                if len(rest) == tail_at - at:
+                    yield where.part(at, where.end_bytes), rest + tail
+                    return
+        except LogsUnavailable:
+            raise
+        except UNREADABLE:
+            pass
+        if at > where.start_bytes:
+            break
+    yield where.part(at, where.end_bytes), None
 
 
 def _portions(wanted: Iterable[tuple[LogFile, ByteRange]]) -> Iterator[list[tuple[LogFile, ByteRange]]]:

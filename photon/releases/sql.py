@@ -7,6 +7,7 @@ A view of each day's files would have it bind 365 views a query, which takes a s
 
 from __future__ import annotations
 
+import logging
 import shutil
 import uuid
 from collections import defaultdict
@@ -21,6 +22,7 @@ import pyarrow as pa
 from photon.adapters import DATE_COLUMN, FILE_COLUMN
 from photon.pipeline.location import Location
 from photon.releases.file_system import ReleaseFileSystem
+from photon.releases.finding import ReleaseUnreadable
 from photon.releases.release import Release
 from photon.storage.columns import PARTITIONS, TABLE_COLUMNS, TableName
 from photon.storage.data_files import DataFile
@@ -29,6 +31,8 @@ from photon.storage.local_copies import own_folder
 if TYPE_CHECKING:
     from photon.releases.files import ReleaseFiles
     from photon.releases.reading import OpenRelease
+
+log = logging.getLogger(__name__)
 
 MEMORY_SHARE = 0.5  # of the machine: joins beside a query need the rest, and DuckDB would take 80 %
 SPILLED_SHARE = 0.5  # of what is free on the disk of temporary files, where it would take 90 %
@@ -102,10 +106,19 @@ def add_views(
     views.add("joined", views.rows_of("joined_events", joined))
     views.add("unjoined", _unjoined(views.rows_of("unjoined", opened.tables("unjoined"))))
     views.add("unmatched", _unmatched(views.rows_of("unmatched", opened.tables("unmatched"))))
-    views.add("conflicting", _conflicting(views.rows_of("conflicting", opened.tables("conflicting"))))
+    views.add("conflicting", _conflicting(views.rows_of("conflicting", _examples(opened))))
     taken_up = None if mended is None else views.values_of(mended)
     views.add("dead_letters", _dead_letters(views.rows_of("dead_letters", letters), taken_up))
     return views.files
+
+
+def _examples(opened: OpenRelease) -> list[ReleaseFiles]:
+    """The files of conflicting records, examples that no release counts: they close no other view."""
+    try:
+        return opened.tables("conflicting")
+    except ReleaseUnreadable as error:
+        log.warning("the view conflicting is empty: %s", error)
+        return []
 
 
 def withdrawn_ids(opened: OpenRelease) -> pa.Array:

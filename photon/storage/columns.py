@@ -174,12 +174,18 @@ def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:
-    """The values in another type. ArrowInvalid if one does not fit: Arrow makes a large float infinite."""
+    """The values in another type. ArrowInvalid if one does not fit: Arrow makes a large float infinite.
+
+    In a column of floats, as the table may have from before, decimals are exact as far as floats tell them.
+    """
     values = column.cast(kind)
     if pa.types.is_floating(kind) and pa.types.is_floating(column.type) and column.type != kind:
         is_lost = pc.and_(pc.is_inf(values), pc.invert(pc.is_inf(column)))
         if pc.any(is_lost).as_py():
             raise pa.ArrowInvalid(f"column {name!r}: a value of {column.type} is beyond {kind}")
+    is_of_digits = pa.types.is_floating(kind) and pa.types.is_decimal(column.type)
+    if is_of_digits and not values.cast(column.type).equals(column):
+        raise pa.ArrowInvalid(f"column {name!r} has {kind} since before: a {column.type} loses digits")
     return values
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from photon.landing.marker import ASIDE, acknowledge, read_marker
 from photon.landing.objects.known import failed_in
-from photon.landing.objects.marker import MOST_NAMED
+from photon.landing.objects.marker import MOST_NAMED, Failed, ObjectsMarker
 from photon.landing.objects.marker import read_marker as read_objects_marker
 from photon.pipeline.file import Pipeline
+from photon.storage.store_errors import StoreUnavailable
 
 
 def acknowledge_topics(pipeline: Pipeline, datacenter: str, dry_run: bool) -> tuple[str, ...]:
@@ -24,7 +26,7 @@ def acknowledge_topics(pipeline: Pipeline, datacenter: str, dry_run: bool) -> tu
         folder = place.logs / one.into
         if one.objects is not None:
             said = read_objects_marker(folder)
-            failed = failed_in(folder / ASIDE) if said is not None and said.failed_count else []
+            failed = failures_of(folder, said) if said is not None and said.failed_count else []
             named += [f"objects {one.objects}: {each.sentence()}" for each in failed[:MOST_NAMED]]
             if len(failed) > MOST_NAMED:
                 named.append(f"objects {one.objects}: {len(failed) - MOST_NAMED:,} more")
@@ -38,3 +40,11 @@ def acknowledge_topics(pipeline: Pipeline, datacenter: str, dry_run: bool) -> tu
         if not dry_run:
             acknowledge(folder, [loss.name for loss in marker.open_losses])
     return tuple(named)
+
+
+def failures_of(folder: Path, said: ObjectsMarker) -> Sequence[Failed]:
+    """All failures of a landed folder; those that the marker names where nobody has the list of all."""
+    try:
+        return failed_in(folder / ASIDE)
+    except StoreUnavailable:
+        return said.failed

@@ -76,6 +76,14 @@ def test_a_broken_object_holds_a_complete_join_until_it_is_acknowledged(pipeline
     assert "b.parquet" not in photon("status", pipeline).output
 
 
+def test_failures_are_acknowledged_where_their_list_was_removed(pipeline: Path) -> None:
+    (pipeline.parent / "store" / "clicks" / "b.parquet").write_bytes(b"PAR1")
+    photon("land", pipeline, "--complete")
+    (list_of_all,) = pipeline.parent.glob("logs/clicks/.photon/objects.db")
+    list_of_all.unlink()
+    assert "b.parquet can't be read" in photon("acknowledge", pipeline, "east").output
+
+
 def test_all_failures_are_acknowledged_however_many_the_marker_names(
     pipeline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

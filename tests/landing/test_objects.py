@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import shutil
 import sqlite3
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,18 +28,17 @@ from tests.support.manual_clock import ManualClock
 DAY_SECONDS = 24 * 3_600
 
 
-class Waited(threading.Event):
-    """Takes note of pauses, and is set after some."""
+class Paused(Landing):
+    """Takes note of pauses, and ends after some."""
 
-    def __init__(self, waits: list[float], most: int) -> None:
-        super().__init__()
-        self._waits, self._most = waits, most
+    def __init__(self, clock: ManualClock, most: int) -> None:
+        super().__init__([], clock=clock)
+        self.pauses, self._most = list[float](), most
 
-    def wait(self, timeout: float | None = None) -> bool:
-        self._waits.append(timeout or 0)
-        if len(self._waits) == self._most:
-            self.set()
-        return self.is_set()
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if len(self.pauses) == self._most:
+            self.stopped.set()
 
 
 @pytest.fixture
@@ -286,6 +284,16 @@ def test_an_object_that_may_not_be_read_is_tried_again_later(world: ObjectsWorld
     assert world.marker.failed_count == 0
 
 
+def test_many_archived_objects_ask_once_whether_all_are_refused(world: ObjectsWorld) -> None:
+    world.put({f"{n}.parquet": parquet(n) for n in range(5)})
+    asked = list[str]()
+    world.objects.before_read = lambda _: (_ for _ in ()).throw(PermissionError("archived"))
+    world.objects.before_each = lambda: asked.append("an object")
+    assert world.look()
+    assert world.marker.failed_count == 5
+    assert len(asked) == 5 + 1
+
+
 def test_credentials_that_may_not_list_any_more_fail_no_object(world: ObjectsWorld) -> None:
     world.put({name: parquet(n) for n, name in enumerate(("a.parquet", "b.parquet", "c.parquet"))})
 
@@ -324,6 +332,22 @@ def test_a_marker_says_amid_a_long_listing_that_somebody_lists(
     world.look()
     assert told[-1].said_us > before.said_us
     assert replace(told[-1], said_us=0, due_us=0) == replace(before, said_us=0, due_us=0)
+
+
+def test_a_marker_amid_landing_promises_no_silence(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": parquet(1)})
+    world.objects.before_end = lambda: world.clock.advance(120)
+    due = list[bool]()
+    world.objects.before_read = lambda _: due.append(world.marker.due_us > world.marker.said_us)
+    assert world.look()
+    assert (due, world.marker.due_us > world.marker.said_us) == ([False], True)
+
+
+def test_what_was_acknowledged_of_a_topic_is_no_failure_of_an_object(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": b"PAR1"})
+    acknowledge(world.folder, ["3 of 0", *(["\u00e4"])])
+    assert world.look()
+    assert world.marker.failed_count == 1
 
 
 def test_of_many_failures_the_marker_names_some_and_the_list_has_all(
@@ -372,6 +396,16 @@ def test_silence_counts_from_the_last_object_and_anew_when_the_clock_is_set(worl
     assert world.marker.at_end.quiet_us < 2_000_000
 
 
+def test_a_start_after_an_object_was_landed_begins_the_silence_anew(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": parquet(1)})
+    world.look()
+    world.clock.advance(300)
+    world.lander()
+    world.look()
+    assert world.marker.at_end is not None
+    assert world.marker.at_end.quiet_us < 2_000_000
+
+
 def test_more_objects_than_a_look_remembers_are_landed_by_the_next_ones(
     world: ObjectsWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,12 +446,21 @@ def test_a_start_leaves_what_a_person_is_writing(world: ObjectsWorld) -> None:
     assert (mine.exists(), dead.exists()) == (True, False)
 
 
-def test_looks_that_leave_something_come_ever_later(world: ObjectsWorld) -> None:
-    landing, waits = Landing([]), list[float]()
-    landing.clock, landing.stopped = world.clock, Waited(waits, 8)
+def test_looks_that_land_nothing_come_ever_later(world: ObjectsWorld) -> None:
+    landing = Paused(world.clock, 8)
     world.objects.before_end = lambda: (_ for _ in ()).throw(StoreUnavailable("away"))
     ObjectsToLand(NAME, world.folder, "jsonl", lambda: world.source).land(landing, lambda: None)
-    assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert landing.pauses == [2, 4, 8, 16, 30, 30, 30, 30]
+
+
+def test_looks_that_land_what_they_may_remember_come_at_once(
+    world: ObjectsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lander_module, "MOST_AT_A_LOOK", 1)
+    world.put({f"{n}.parquet": parquet(n) for n in range(4)})
+    landing = Paused(world.clock, 3)
+    ObjectsToLand(NAME, world.folder, "jsonl", lambda: world.source).land(landing, lambda: None)
+    assert landing.pauses == [1, 1, 1]
 
 
 def test_a_broken_object_is_tried_once_more_by_each_start(world: ObjectsWorld) -> None:

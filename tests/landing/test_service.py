@@ -28,6 +28,14 @@ def test_a_complete_landing_takes_up_a_folder_that_another_process_lets_go(tmp_p
     assert [file.read_bytes() for file in tmp_path.glob("0/*.jsonl")] == [value_of(1) + b"\n"]
 
 
+def test_a_pause_ends_soon_after_a_signal() -> None:
+    asked = list[int]()
+    landing = Landing([], stop_requested=lambda: bool(asked.append(1)) or len(asked) > 2)
+    landing.stopped.wait = lambda seconds: seconds > 1  # type: ignore[assignment, method-assign]
+    landing.pause(3_600)
+    assert len(asked) == 3
+
+
 def test_a_process_that_waits_for_its_topic_says_so_until_it_begins(tmp_path: Path) -> None:
     broker, said = SimulatedBroker(), list[str]()
     now_us = SystemClock().now_us

@@ -14,6 +14,7 @@ from photon.dispatcher.completion import Results
 from photon.dispatcher.landed_logs import NO_FILE
 from photon.dispatcher.observing import CompletenessWatch
 from photon.join.messages import JoinResult
+from photon.logs.unread_files import UnreadFile
 from photon.process.clock import MICROSECONDS
 from photon.process.errors import FormatTooNew
 from photon.process.faults import watched
@@ -96,6 +97,19 @@ def test_a_silence_that_goes_on_is_said_without_a_batch(world: World) -> None:
         silent = [replace(NO_FILE, grown_us=now_us, max_time_us=now_us)]
         said_now = watch.tend(silent, now_us, False, world.reader().view, settled=lambda read_us, _: read_us)
         assert (said_now and said_now.read_up_to_us) == expected
+
+
+def test_a_silent_log_beside_a_file_that_is_not_read_makes_no_news(world: World) -> None:
+    world.events("c1", query="q")
+    world.join()
+    watch = CompletenessWatch(world.pipeline, "east", world.read_state())
+    bad, said = UnreadFile("foreign", "a.log", "file", 7, 100, 5, 5, b"head", "no", 1), list[bool]()
+    for minutes in range(4):
+        now_us = NOON_US + minutes * 60 * SECOND
+        silent = [replace(NO_FILE, grown_us=now_us, max_time_us=now_us)]
+        view, settled = world.reader().view, lambda read_us, _: read_us
+        said.append(watch.tend(silent, now_us, False, view, settled, unread=[bad]) is not None)
+    assert said == [True, False, False, False]  # that a file is not read is news once
 
 
 def test_a_new_epoch_says_only_what_it_has_read_itself(world: World) -> None:

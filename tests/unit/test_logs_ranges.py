@@ -216,6 +216,14 @@ def test_a_range_that_is_cut_off_while_it_is_read_is_gone_from_there_on(tmp_path
     assert [(where.start_bytes, where.end_bytes, data) for where, data in blocks] == [(900, 6_000, None)]
 
 
+def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(tmp_path):
+    file, planned = long_range(tmp_path, LINE * 20)
+    blocks = in_blocks(tmp_path, file, planned)
+    _, first = next(blocks)
+    (tmp_path / "a.log").unlink()
+    assert first + b"".join(data for _, data in blocks) == LINE * 20
+
+
 def test_nothing_is_taken_of_a_long_range_with_another_end(tmp_path):
     file, planned = long_range(tmp_path, LINE * 20)
     (tmp_path / "a.log").write_bytes(LINE * 19 + LINE.upper())

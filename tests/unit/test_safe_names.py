@@ -1,5 +1,6 @@
 """Names that Delta or Arrow cut or refuse get a safe stored name, and no value is lost for its name."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,6 +84,14 @@ def test_a_part_of_a_struct_that_a_table_refuses_fails_alone(part):
 def test_a_float_that_its_column_can_not_hold_is_not_made_infinite(value):
     with pytest.raises(pa.ArrowInvalid, match="beyond float"):
         fit(pa.table({"f": [value]}), pa.schema([("f", pa.float32())]))
+
+
+def test_a_decimal_in_a_column_of_floats_is_taken_where_it_loses_no_digit():
+    floats = pa.schema([("price", pa.float64())])
+    prices = pa.array([Decimal("12.3400"), None], pa.decimal128(18, 4))
+    assert fit(pa.table({"price": prices}), floats)["price"].to_pylist() == [12.34, None]
+    with pytest.raises(pa.ArrowInvalid, match="loses digits"):
+        fit(pa.table({"price": pa.array([Decimal("12345678901234.5678")], pa.decimal128(18, 4))}), floats)
 
 
 def test_a_float_that_was_infinite_stays_so():

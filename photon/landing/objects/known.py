@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Collection, Iterable
 from contextlib import closing
@@ -18,6 +19,7 @@ from photon.storage.sync import keep_transactions
 FILE = "objects.db"
 FORMAT = 1
 FORGOTTEN_AFTER_DAYS = 2  # listings may fail to show an object for hours, as of a disk that is not mounted
+_HEX = re.compile("(?:[0-9a-f]{2})+")
 _DAY_US = 24 * 3_600 * MICROSECONDS
 _TABLES = """
 create table if not exists landed (id blob primary key, day integer not null) without rowid;
@@ -127,11 +129,13 @@ class Known:
         self._db.executemany("delete from failed where id = ?", [(one,) for one in ids])
 
     def acknowledge(self, ids: Iterable[str]) -> None:
-        """Tell of these failures no more."""
-        self._db.executemany(
-            "update failed set is_acknowledged = 1 where lower(hex(id)) = ?", [(str(one),) for one in ids]
-        )
-        self._db.execute("delete from failed where is_acknowledged and is_gone")
+        """Tell of these failures no more. Others have ids of another form."""
+        if self.count_failed():  # each look asks, and ids stay where people wrote them
+            known = [(bytes.fromhex(one),) for one in ids if _HEX.fullmatch(one)]
+            self._db.executemany(
+                "update failed set is_acknowledged = 1 where id = ? and is_acknowledged = 0", known
+            )
+            self._db.execute("delete from failed where is_acknowledged = 1 and is_gone")
 
     def total(self) -> tuple[int, int]:
         """How many objects are landed since the folder was begun, and their bytes in the store."""

@@ -36,6 +36,7 @@ MOST_AT_A_LOOK = 10_000  # objects that are remembered to be landed; the next lo
 MARKER_EVERY_US = 2 * MICROSECONDS
 LIFE_EVERY_US = 10 * MICROSECONDS  # so often the marker says, amid a listing, that somebody lists
 PAUSE_OF_LISTING = 9  # so many times the time of a listing: they take a tenth of the time at most
+RIGHTS_EVERY_US = 10 * MICROSECONDS  # thousands of objects may be archived, and each question is a listing
 REFUSED_AGAIN_US = 600 * MICROSECONDS  # an object that may not be read, as one that is archived
 UNANSWERED_US = 60 * MICROSECONDS  # so long one object is asked for while the store answers others
 
@@ -76,11 +77,12 @@ class ObjectsLander:
         end = before.at_end if is_its_own else None
         self._said = replace(before, objects=source.name, boot=boot, at_end=end)
         # When an object was landed last, for all that is known: a silence goes on over a start.
-        quiet = None if before.waiting else end  # else one came since, and may be landed
+        quiet = end if end is not None and end.quiet_us and not before.waiting else None
         self._new_elapsed_us = quiet.as_of_elapsed_us - quiet.quiet_us if quiet else clock.elapsed_us()
         at = (clock.now_us(), clock.elapsed_us()) if end is None else (end.as_of_us, end.as_of_elapsed_us)
         self._wall_ahead_us = at[0] - at[1]
-        self._marked_us = 0
+        self._marked_us = self._began_us = 0
+        self._checked_us = -RIGHTS_EVERY_US
         self._left: dict[str, StoredObject] = {}  # what the last look could not land
         self._named: set[Path] = set()  # folders whose names are on disk
         self._unanswered: dict[bytes, int] = {}  # since when the store does not answer on an object
@@ -97,9 +99,15 @@ class ObjectsLander:
         return [one.sentence() for one in self._known.failed()]
 
     @property
-    def pause_us(self) -> int:
-        """How long nobody lists after a listing: each costs money."""
-        return PAUSE_OF_LISTING * self.listing_us
+    def landed(self) -> int:
+        """How many objects are landed since the folder was begun."""
+        return self._known.total()[0]
+
+    @property
+    def rest_us(self) -> int:
+        """How long nobody lists after a look: each listing costs money."""
+        took_us = self._clock.elapsed_us() - self._began_us
+        return max(0, (PAUSE_OF_LISTING + 1) * self.listing_us - took_us)
 
     def look(self, is_stopped: Callable[[], bool]) -> bool:
         """List the source and land what is new, the oldest first; whether nothing is left.
@@ -107,7 +115,7 @@ class ObjectsLander:
         An error of the store, or a full disk, is told, and makes it False. Other OSErrors.
         """
         as_of_us, as_of_elapsed_us = self._clock.now_us(), self._clock.elapsed_us()
-        self.refusal = ""
+        self._began_us, self.refusal = as_of_elapsed_us, ""
         try:
             self._known.acknowledge(acknowledged_in(self._folder))
             listed = self._list()
@@ -119,10 +127,10 @@ class ObjectsLander:
                 self._say(look=new_id(), at_end=end, **waiting)
             why_left = self._land_all(listed.new, is_stopped)
             if self._left or listed.count > len(listed.new):
-                self._say(problem=why_left)
+                self._say(problem=why_left, rest_us=self.rest_us)
                 return False
-            quiet_us = self._quiet_us(as_of_us, as_of_elapsed_us)
-            self._say(waiting=0, waiting_bytes=0, at_end=AtEnd(as_of_us, as_of_elapsed_us, quiet_us))
+            end = AtEnd(as_of_us, as_of_elapsed_us, self._quiet_us(as_of_us, as_of_elapsed_us))
+            self._say(waiting=0, waiting_bytes=0, at_end=end, rest_us=self.rest_us)
             return True
         except (OSError, sqlite3.Error) as error:
             self._tell(error)
@@ -142,7 +150,7 @@ class ObjectsLander:
         if problem != self._said.problem:
             log.warning("objects %s: %s; it is tried again", self._source.name, problem)
         with suppress(OSError, sqlite3.Error):
-            self._say(problem=problem)
+            self._say(problem=problem, rest_us=self.rest_us)
 
     def _quiet_us(self, as_of_us: int, as_of_elapsed_us: int) -> int:
         """How long no object came; a wall clock that was set begins it anew."""
@@ -245,6 +253,7 @@ class ObjectsLander:
         except ObjectGone:
             self._fail(one, GONE, is_gone=True)
         except ObjectRefused as error:
+            self._check_rights()
             self._fail(one, f"may not be read: {error}", REFUSED_AGAIN_US)
         except ExtraMissing as error:
             self._fail(one, f"can't be read: {error}", REFUSED_AGAIN_US)
@@ -261,6 +270,12 @@ class ObjectsLander:
         if self._clock.elapsed_us() - self._marked_us >= MARKER_EVERY_US:
             self._say()
         return True
+
+    def _check_rights(self) -> None:
+        """Where objects are refused, ask now and then whether all would be. PermissionError."""
+        if self._clock.elapsed_us() >= self._checked_us + RIGHTS_EVERY_US:
+            self._source.check_rights()
+            self._checked_us = self._clock.elapsed_us()
 
     def _write(self, one: StoredObject, path: Path) -> None:
         """Copy an object, write its lines aside, and give that file its name once it is whole and on disk."""
@@ -300,15 +315,15 @@ class ObjectsLander:
 
     # -- the marker
 
-    def _say(self, **changed: object) -> None:
-        """Note what is landed, then say it; both on disk."""
+    def _say(self, rest_us: int = 0, **changed: object) -> None:
+        """Note what is landed, then say it; both on disk. `rest_us`: so long nothing more is said."""
         self._known.commit()
         landed, bytes_ = self._known.total()
         now_us = self._clock.now_us()
         self._said = replace(
             self._said,
             said_us=now_us,
-            due_us=now_us + self.pause_us,
+            due_us=now_us + rest_us,
             failed=tuple(self._known.failed(MOST_NAMED)),
             failed_count=self._known.count_failed(),
             landed=landed,

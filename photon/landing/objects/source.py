@@ -65,6 +65,10 @@ class ObjectSource:
             if one.size_bytes and paths.match(one.name) and not is_hidden(one.name, self.pattern):
                 yield one
 
+    def check_rights(self) -> None:
+        """Ask for something of the folder. PermissionError: not an object is refused, but who asks."""
+        next(self.below.objects(), None)
+
     def refuse_empty(self) -> None:
         """Refuse an empty folder of this machine, of which objects are landed. FileNotFoundError."""
         if self.place is not None and not any(self.place.iterdir()):
@@ -89,7 +93,6 @@ class ObjectSource:
         except FileNotFoundError:
             raise ObjectGone(one.name) from None
         except PermissionError as error:
-            next(self.below.objects(), None)  # PermissionError: not this object is refused, but who asks
             raise ObjectRefused(str(error)) from None
         is_same = found.etag.strip('"') == one.etag.strip('"')  # Azure's listings have no quotes
         if not is_same or len(data) != end_bytes - start_bytes:  # each answer is of one version

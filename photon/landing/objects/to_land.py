@@ -20,7 +20,7 @@ from photon.process.errors import UserError
 from photon.process.operating_system import boot_id
 
 LOOK_EVERY_SECONDS, LOOK_HERE_EVERY_SECONDS = 10.0, 1.0  # a listing of a bucket costs money
-MOST_RETRY_SECONDS = 30.0  # between looks that leave something, as where an archive fills the disk
+MOST_RETRY_SECONDS = 30.0  # between looks that land nothing, as where an archive fills the disk
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +49,15 @@ class ObjectsToLand:
         with closing(opened_lander) as lander:
             while not landing.is_stopped():
                 check_lock()
-                began_us = landing.clock.elapsed_us()
+                landed = lander.landed
                 is_done = lander.look(landing.is_stopped)
                 if landing.complete and lander.refusal:
                     raise ObjectsRefused(f"objects {self.name}: {lander.refusal}")
                 if landing.complete and is_done:
                     break
-                took_us = landing.clock.elapsed_us() - began_us
-                rest_us = lander.pause_us + lander.listing_us - took_us
-                landing.stopped.wait(max(every if is_done else retry_seconds, rest_us / MICROSECONDS))
-                retry_seconds = RETRY_SECONDS if is_done else min(2 * retry_seconds, MOST_RETRY_SECONDS)
+                is_stuck = not is_done and lander.landed == landed
+                retry_seconds = min(2 * retry_seconds, MOST_RETRY_SECONDS) if is_stuck else RETRY_SECONDS
+                landing.pause(max(every if is_done else retry_seconds, lander.rest_us / MICROSECONDS))
             landing.not_landed += lander.not_landed
 
     def _open(self, landing: Landing) -> tuple[ObjectSource, ObjectsLander] | None:
@@ -67,9 +66,8 @@ class ObjectsToLand:
         while not landing.is_stopped():
             try:
                 source = self.connect()
-                lander = ObjectsLander(source, self.folder, self.ending, landing.clock, boot_id())
                 has_begun(self.folder)
-                return source, lander
+                return source, ObjectsLander(source, self.folder, self.ending, landing.clock, boot_id())
             except OSError as error:
                 if landing.complete:
                     raise ObjectsRefused(f"objects {self.name}: {error}") from None
