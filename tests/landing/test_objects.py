@@ -17,7 +17,7 @@ from photon.landing.objects.known import FILE, FORGOTTEN_AFTER_DAYS, Known, fail
 from photon.landing.objects.lander import ObjectsLander
 from photon.landing.objects.marker import ObjectsMarker
 from photon.landing.objects.source import source_of
-from photon.landing.objects.to_land import ObjectsToLand
+from photon.landing.objects.to_land import ObjectsRefused, ObjectsToLand
 from photon.landing.service import Landing
 from photon.pipeline.sections import Storage
 from photon.process.faults import watched
@@ -162,6 +162,26 @@ def test_a_full_disk_is_told_and_landing_goes_on_after_it(world: ObjectsWorld) -
     assert world.look()
     assert world.marker.problem == ""
     assert world.lines() == lines_of(1)
+
+
+def test_parquet_of_no_bytes_is_told_and_empty_text_is_passed_over(world: ObjectsWorld) -> None:
+    world.source = replace(world.source, pattern="**/*")
+    world.put({"a.parquet": b"", "b.jsonl": b"", "folder/": b""})
+    assert world.look()
+    assert [one.name for one in world.marker.failed] == ["a.parquet"]
+    assert "is empty" in world.marker.failed[0].reason
+
+
+def test_a_complete_landing_ends_where_there_is_no_room(world: ObjectsWorld) -> None:
+    world.put({"a.parquet": parquet(1)})
+
+    def without_room(point: str, place: object) -> None:
+        if point == "disk.before_write" and "objects.json" not in str(place):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    landing = Landing([], complete=True, clock=world.clock)
+    with watched(without_room), pytest.raises(ObjectsRefused, match="make room there"):
+        ObjectsToLand(NAME, world.folder, "jsonl", lambda: world.source).land(landing, lambda: None)
 
 
 # -- the store changes meanwhile

@@ -87,7 +87,7 @@ class ObjectsLander:
         self._named: set[Path] = set()  # folders whose names are on disk
         self._unanswered: dict[bytes, int] = {}  # since when the store does not answer on an object
         self.listing_us = 0  # the time of the last look's listing
-        self.refusal = ""  # why the last look could not list or read: waiting does not help
+        self.refusal = ""  # why the last look could not list, read or write: somebody has to do something
 
     def close(self) -> None:
         """Let go of the list."""
@@ -142,7 +142,7 @@ class ObjectsLander:
             self._known.rollback()
         problem = str(error)
         if is_without_room(error, self._folder):
-            problem = f"no room in {self._folder}: make room there"
+            self.refusal = problem = f"no room in {self._folder}: make room there"
         elif isinstance(error, PermissionError | FileNotFoundError):
             self.refusal = problem
         elif not (isinstance(error, StoreUnavailable) or is_passing(error)):
@@ -279,6 +279,8 @@ class ObjectsLander:
 
     def _write(self, one: StoredObject, path: Path) -> None:
         """Copy an object, write its lines aside, and give that file its name once it is whole and on disk."""
+        if not one.size_bytes:
+            raise ObjectBroken("is empty: expected Parquet or Avro, as its name says")
         copy, unfinished = (self._aside / f"{new_id()}{UNFINISHED}" for _ in range(2))
         try:
             with copy.open("xb") as sink:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 2**23  # so much of an object is in memory
 LISTED_AT_ONCE = 1_000
+NEVER_EMPTY = (".parquet", ".avro")
 
 
 class OtherVersion(Exception):
@@ -62,7 +63,9 @@ class ObjectSource:
             check_folder(self.place)
         paths = GlobbedPaths(self.pattern)
         for one in self.below.objects():
-            if one.size_bytes and paths.match(one.name) and not is_hidden(one.name, self.pattern):
+            # Empty text has no lines, and an empty object may stand for a folder; Parquet is never empty.
+            has_rows = one.size_bytes or one.name.endswith(NEVER_EMPTY)
+            if has_rows and paths.match(one.name) and not is_hidden(one.name, self.pattern):
                 yield one
 
     def check_rights(self) -> None:
