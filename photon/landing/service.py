@@ -6,6 +6,7 @@ and whether another process that has it is done.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from photon.landing.marker import ASIDE
+from photon.landing.marker import ASIDE, put_waiting
 from photon.landing.partition_file import LandedAlready
 from photon.landing.topic import TopicRefused
 from photon.process.clock import Clock, SystemClock
@@ -24,6 +25,8 @@ from photon.process.operating_system import HeldByAnother, held_alone
 
 RETRY_SECONDS = 1.0  # between two attempts to begin
 LOCK = "lock"
+
+log = logging.getLogger(__name__)
 
 CheckLock = Callable[[], None]  # LockReplaced
 
@@ -69,6 +72,7 @@ class Landing:
     stopped: threading.Event = field(default_factory=threading.Event)
     not_landed: list[str] = field(default_factory=list)  # what somebody has to acknowledge first
     held: dict[str, str] = field(default_factory=dict)  # sources that wait for another process, and for which
+    waits: dict[Path, str] = field(default_factory=dict)  # folders, and why landing into them can't begin
     began_us: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +97,13 @@ class Landing:
         while seconds > 0 and not self.is_stopped():
             self.stopped.wait(min(seconds, RETRY_SECONDS))
             seconds -= RETRY_SECONDS
+
+    def tell_waiting(self, source: ToLand, kind: str, why: str) -> None:
+        """Say why a source can't be begun: to status each time, to the log once."""
+        if self.waits.get(source.folder) != why:
+            log.warning("%s %s: %s; it is tried again", kind, source.name, why)
+        self.waits[source.folder] = why
+        put_waiting(source.folder, why, self.clock.now_us())
 
     def _land(self, source: ToLand) -> None:
         try:

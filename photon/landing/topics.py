@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from photon.landing.lander import Lander, ask
-from photon.landing.marker import ASIDE, has_begun, put_waiting, read_marker
+from photon.landing.marker import ASIDE, has_begun, read_marker
 from photon.landing.service import RETRY_SECONDS, CheckLock, Landing
 from photon.landing.topic import BrokerSilent, Offsets, Topic, TopicGone, TopicRefused
 from photon.pipeline.file import Pipeline
@@ -31,7 +31,6 @@ class TopicToLand:
     folder: Path
     connect: Callable[[], Topic]
     _ends: Mapping[int, Offsets] | None = field(default=None, init=False)  # that another process has to reach
-    _told: str = field(default="", init=False)  # why it could not begin, the last time
 
     def land(self, landing: Landing, check_lock: CheckLock) -> None:
         """Protocol K2; each file is locked too, as the lock may be removed."""
@@ -49,19 +48,13 @@ class TopicToLand:
             try:
                 ends = lander.begin().offsets
             except (BrokerSilent, OSError) as error:
-                why = (
-                    f"{error}: make it, or mend its name (topic:)"
-                    if isinstance(error, TopicGone)
-                    else f"{error}"
-                )
-                if landing.complete and isinstance(error, TopicGone):
+                is_gone = isinstance(error, TopicGone)
+                why = f"{error}: make it, or mend its name (topic:)" if is_gone else str(error)
+                if landing.complete and is_gone:
                     raise TopicRefused(why) from None
                 if not (isinstance(error, BrokerSilent) or is_without_room(error, self.folder)):
                     raise
-                if why != self._told:
-                    log.warning("topic %s: %s; it is tried again", self.name, why)
-                self._told = why
-                put_waiting(self.folder, why, landing.clock.now_us())
+                landing.tell_waiting(self, "topic", why)
                 return landing.is_stopped()
             has_begun(self.folder)
 

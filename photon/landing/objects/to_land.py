@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from photon.landing.marker import has_begun, put_waiting
+from photon.landing.marker import has_begun
 from photon.landing.objects.lander import ObjectsLander
 from photon.landing.objects.marker import read_marker
 from photon.landing.objects.source import ObjectSource, source_of
@@ -21,8 +20,6 @@ from photon.process.operating_system import boot_id
 
 LOOK_EVERY_SECONDS, LOOK_HERE_EVERY_SECONDS = 10.0, 1.0  # a listing of a bucket costs money
 MOST_RETRY_SECONDS = 30.0  # between looks that land nothing, as where an archive fills the disk
-
-log = logging.getLogger(__name__)
 
 
 class ObjectsRefused(UserError):
@@ -62,7 +59,7 @@ class ObjectsToLand:
 
     def _open(self, landing: Landing) -> tuple[ObjectSource, ObjectsLander] | None:
         """Reach the source and its list, as soon as both are there; None: it is stopped. ObjectsRefused."""
-        told = ""
+        landing.waits.pop(self.folder, None)
         while not landing.is_stopped():
             try:
                 source = self.connect()
@@ -71,10 +68,7 @@ class ObjectsToLand:
             except OSError as error:
                 if landing.complete:
                     raise ObjectsRefused(f"objects {self.name}: {error}") from None
-                if told != str(error):
-                    log.warning("objects %s: %s; it is tried again", self.name, error)
-                told = str(error)
-                put_waiting(self.folder, told, landing.clock.now_us())
+                landing.tell_waiting(self, "objects", str(error))
             landing.stopped.wait(RETRY_SECONDS)
         return None
 
