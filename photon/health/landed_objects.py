@@ -21,20 +21,15 @@ class ObjectsSeen(SourceSeen[ObjectsMarker]):
     """A folder of landed objects at one moment."""
 
     silence: ClassVar[str] = "were not looked at"
+    pronoun: ClassVar[str] = "them"
     current_files: ClassVar[frozenset[str]] = frozenset()  # each file is written once
 
     @property
     def source(self) -> str:
         return f"objects {self.name}"
 
-    @property
-    def silent_us(self) -> int | None:
-        """For how long it has said nothing though it was to."""
-        return (
-            None
-            if self.marker is None
-            else max(0, self.looked_us - max(self.marker.said_us, self.marker.due_us))
-        )
+    def _silent_from_us(self, marker: ObjectsMarker) -> int:
+        return max(marker.said_us, marker.due_us)
 
     @property
     def lag(self) -> int | None:
@@ -55,12 +50,7 @@ class ObjectsSeen(SourceSeen[ObjectsMarker]):
     def losses(self) -> int:
         return 0 if self.marker is None else self.marker.failed_count
 
-    def sentence(self) -> str:
-        """How far the objects are landed, for people."""
-        if self.marker is None:
-            why = self.problem or self.not_begun or "nobody has landed them yet"
-            return f"waits for {self.source}: {why}"
-        said = self.marker
+    def _progress(self, said: ObjectsMarker) -> str:
         failed = f", {counted(said.failed_count, 'object')} can't be landed" if said.failed_count else ""
         waits = (
             f"{counted(said.waiting, 'object')} ({size(said.waiting_bytes)}) wait"

@@ -36,6 +36,7 @@ class SourceSeen(ABC, Generic[M]):
     shift: LeaseStatus = field(default_factory=LeaseStatus, kw_only=True)
 
     silence: ClassVar[str]  # says that nobody lands the source
+    pronoun: ClassVar[str]  # of the source
 
     @property
     @abstractmethod
@@ -60,16 +61,27 @@ class SourceSeen(ABC, Generic[M]):
     @property
     def silent_us(self) -> int | None:
         """For how long nobody has said how far it is; None: nobody ever has."""
-        return None if self.marker is None else max(0, self.looked_us - self.marker.said_us)
+        return None if self.marker is None else max(0, self.looked_us - self._silent_from_us(self.marker))
+
+    def _silent_from_us(self, marker: M) -> int:
+        """From when on something was to be said."""
+        return marker.said_us
 
     @property
     @abstractmethod
     def losses(self) -> int:
         """How many losses nobody has acknowledged."""
 
-    @abstractmethod
     def sentence(self) -> str:
         """How far it is landed, for people."""
+        if self.marker is None:
+            why = self.problem or self.not_begun or f"nobody has landed {self.pronoun} yet"
+            return f"waits for {self.source}: {why}"
+        return self._progress(self.marker)
+
+    @abstractmethod
+    def _progress(self, marker: M) -> str:
+        """What the marker says of it, for people."""
 
     @abstractmethod
     def lost(self, datacenter: str, acknowledge: str) -> Verdict | None:
@@ -102,17 +114,18 @@ class SourceSeen(ABC, Generic[M]):
 def judge_landing(name: str, seen: SourceSeen[Any], pipeline: Pipeline) -> Verdict | None:
     """The verdict on what is not landed, or is lost; None: it is well."""
     start, source, marker = seen.start(pipeline, name), seen.source, seen.marker
-    why = f"; its last shift ended: {seen.shift.ended_by}" if seen.shift.ended_by else ""
+    ended_by = f"; its last shift ended: {seen.shift.ended_by}" if seen.shift.ended_by else ""
     if marker is None:
-        return passing("warn", f"{name} {seen.sentence()}{why}", start, f"waits for {source}")
+        return passing("warn", f"{name} {seen.sentence()}{ended_by}", start, f"waits for {source}")
     acknowledge = (
         f"photon acknowledge {pipeline.typed} {name} (under Dagster the job "
         f"{dagster_name(pipeline.name, 'acknowledgement')})"
     )
     if (lost := seen.lost(name, acknowledge)) is not None:
         return lost
-    silent_us, why = seen.silent_us or 0, f": {seen.not_begun}" if seen.not_begun else why
+    silent_us = seen.silent_us or 0
     if (level := level_after(silent_us, pipeline.health.lag)) != "ok":
+        why = f": {seen.not_begun}" if seen.not_begun else ended_by
         says = f"{name}: {source} {seen.silence} for {span(silent_us / MICROSECONDS)}{why}"
         return Verdict(level, says, start, f"does not land {source}")
     if marker.problem:

@@ -29,6 +29,7 @@ class LandingSeen(SourceSeen[Marker]):
     """A landed topic's folder at one moment."""
 
     silence: ClassVar[str] = "was not landed"
+    pronoun: ClassVar[str] = "it"
 
     @property
     def source(self) -> str:
@@ -77,10 +78,7 @@ class LandingSeen(SourceSeen[Marker]):
         landed = self._partitions.values()
         return frozenset(f"{self.into}/{one.file}" for one in landed if one.file is not None)
 
-    def sentence(self) -> str:
-        """How far the topic is landed, for people."""
-        if self.marker is None:
-            return f"waits for {self.source}: {self.problem or self.not_begun or 'nobody has landed it yet'}"
+    def _progress(self, marker: Marker) -> str:
         count, lag, behind_us = counted(len(self._partitions), "partition"), self.lag, self.behind_us
         said = ["nobody knows how many messages wait" if lag is None else f"{lag:,} offsets wait"]
         said[0] += f", {span(behind_us / MICROSECONDS)} behind" if behind_us else ""
@@ -90,7 +88,7 @@ class LandingSeen(SourceSeen[Marker]):
             said.append(f"the end of {counted(unknown, 'partition')} is not known")
         if self.losses:
             said.append(f"{counted(self.losses, 'partition', 'stand')} still until the loss is acknowledged")
-        return f"lands {self.source} ({count}): {'; '.join([*said, *filter(None, [self.marker.problem])])}"
+        return f"lands {self.source} ({count}): {'; '.join([*said, *filter(None, [marker.problem])])}"
 
     def lost(self, datacenter: str, acknowledge: str) -> Verdict | None:
         """The verdict on messages that are in no log; each loss has a partition stand still."""
