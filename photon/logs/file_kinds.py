@@ -18,11 +18,14 @@ _LOOKED_AT_FOR_UTF16 = 64
 _LEAST_FOR_UTF16 = 8  # bytes without a byte order mark
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b\x08"
-# What is behind PAR1 tells Parquet from text.
-_WITH_ROWS = re.compile(rb"(?P<Parquet>PAR1[\0-\x08\x0e-\x1f])|(?P<Avro>Obj\x01)")
+# The first bytes of files that landing knows too.
+PARQUET, AVRO = b"PAR1", b"Obj\x01"
+ZSTD, LZ4, XZ, ZIP = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"\xfd7zXZ\0", b"PK\x03\x04"
+# The byte behind PAR1 tells Parquet from text.
+_WITH_ROWS = re.compile(rb"(?P<Parquet>%b[\0-\x08\x0e-\x1f])|(?P<Avro>%b)" % (PARQUET, AVRO))
 _COMPRESSED = re.compile(
-    rb"(?P<zstd>\x28\xb5\x2f\xfd)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<lz4>\x04\x22\x4d\x18)"
-    rb"|(?P<xz>\xfd7zXZ\0)|(?P<zip>PK\x03\x04)"
+    rb"(?P<bzip2>BZh[1-9]1AY&SY)|(?P<zstd>%b)|(?P<lz4>%b)|(?P<xz>%b)|(?P<zip>%b)"
+    % tuple(map(re.escape, (ZSTD, LZ4, XZ, ZIP)))
 )
 _NOT_LANDED = ("xz", "zip")
 _LAND = (

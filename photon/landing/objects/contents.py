@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from photon.landing.lines import line_of
+from photon.logs.file_kinds import AVRO, LZ4, PARQUET, XZ, ZIP, ZSTD
 from photon.process.errors import UserError
 from photon.process.extras import need_extra
 from photon.storage.json_lines import lines_of, values
@@ -26,18 +27,12 @@ from photon.storage.json_lines import lines_of, values
 ROWS_AT_ONCE = 1_024  # each of some MiB at most, as `limits.line` says
 READ_AT_ONCE_BYTES = 2**20
 JSON_LINES = "jsonl"
-_PARQUET, _AVRO = b"PAR1", b"Obj\x01"
-_COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bz2",
-    b"\x04\x22\x4d\x18": "lz4",
-}
+_COMPRESSED = {b"\x1f\x8b": "gzip", ZSTD: "zstd", b"BZh": "bz2", LZ4: "lz4"}
 _NOT_READ = {
     b"ORC": "ORC",
     b"PARE": "encrypted Parquet",
-    b"\xfd7zXZ\0": "xz",
-    b"PK\x03\x04": "zip",
+    XZ: "xz",
+    ZIP: "zip",
     b"\xff\x06\0\0sNaPpY": "snappy",
 }
 _WORDS = re.compile(rb"(?:ORC|PARE)[\t\r\n -~]*")  # text, such as a header that begins with ORCID or PARENT
@@ -72,8 +67,8 @@ def _lines(path: Path, ending: str, constant: Mapping[str, str]) -> Iterator[byt
     for magic, kind in _NOT_READ.items():
         if head.startswith(magic):
             raise ObjectBroken(f"is {kind}, which is not read")
-    if head.startswith((_PARQUET, _AVRO)):
-        kind = "Parquet" if head.startswith(_PARQUET) else "Avro"
+    if head.startswith((PARQUET, AVRO)):
+        kind = "Parquet" if head.startswith(PARQUET) else "Avro"
         if ending != JSON_LINES:
             raise ObjectBroken(f"is {kind}, whose rows become JSON lines: expected a log with format: jsonl")
         return _of_parquet(path, constant) if kind == "Parquet" else _of_avro(path, constant)
