@@ -41,6 +41,12 @@ class Paused(Landing):
             self.stopped.set()
 
 
+def without_room(point: str, place: object) -> None:
+    """Have the disk take no file but the marker."""
+    if point == "disk.before_write" and "objects.json" not in str(place):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> ObjectsWorld:
     return ObjectsWorld(tmp_path)
@@ -151,10 +157,6 @@ def test_a_folder_that_is_put_back_from_a_copy_is_filled_again(world: ObjectsWor
 def test_a_full_disk_is_told_and_landing_goes_on_after_it(world: ObjectsWorld) -> None:
     world.put({"a.parquet": parquet(1)})
 
-    def without_room(point: str, place: object) -> None:
-        if point == "disk.before_write" and "objects.json" not in str(place):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
     with watched(without_room):
         assert not world.look()
     assert "no room" in world.marker.problem
@@ -174,10 +176,6 @@ def test_parquet_of_no_bytes_is_told_and_empty_text_is_passed_over(world: Object
 
 def test_a_complete_landing_ends_where_there_is_no_room(world: ObjectsWorld) -> None:
     world.put({"a.parquet": parquet(1)})
-
-    def without_room(point: str, place: object) -> None:
-        if point == "disk.before_write" and "objects.json" not in str(place):
-            raise OSError(errno.ENOSPC, "No space left on device")
 
     landing = Landing([], complete=True, clock=world.clock)
     with watched(without_room), pytest.raises(ObjectsRefused, match="make room there"):
