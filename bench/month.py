@@ -56,7 +56,7 @@ MEDIAN_DAYS = 3  # an early day and the last one are medians of so many
 NAMES = ("east", "west", "north")
 LOGS = ("queries", "clicks")
 PUTS_AT_ONCE = 8
-# Nobody is silent or stuck who waits for the others, or for an idle look. On S3 a rest takes real time.
+# A process that waits for others, or for an idle look, is not silent or stuck. On S3 rests take real time.
 PIPELINE = """
 name: month
 datacenters: {{{places}}}
@@ -73,7 +73,7 @@ YARD = [{"query": f"q{number}", "at": number} for number in range(2_000)]
 
 @dataclass(frozen=True)
 class Amounts:
-    """What comes to each datacenter."""
+    """Days, files and events for each datacenter."""
 
     days: int
     files: int  # of both logs, in all days
@@ -126,7 +126,7 @@ class Month:
     _times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def is_over(self) -> bool:
-        """Whether the month is over. The dispatcher asks between two looks: idle time passes here."""
+        """Say whether the month is over. The dispatcher asks between two looks: idle time passes here."""
         if self._is_idle:
             self.clock.advance(LOOK_SECONDS)
         self._is_idle = False
@@ -252,7 +252,7 @@ def join_month(pipeline_file: Path, name: str, amounts: Amounts) -> dict[str, An
 
 
 def ratios_of(days: list[dict[str, Any]]) -> dict[str, float]:
-    """What the last day takes beside an early one, each a median of days; ratios of CPU are of yardsticks."""
+    """Compare the last days with early ones, by their medians. CPU is told in yardsticks."""
     if len(days) < STEADY_DAY:
         return {}
     width = max(1, min(MEDIAN_DAYS, (len(days) - STEADY_DAY + 1) // 2))

@@ -224,7 +224,7 @@ class _Listed:
         return sorted(path for _, path in self._by_name[first:end])
 
     def moved(self, file: LogFile) -> list[str]:
-        """Where a file may have been moved: by its inode, then by names, its own with `.gz` before others."""
+        """Paths to which a file may have moved: those of its inode, then its own with `.gz`, then others."""
         same, packed = sorted(self._by_inode.get(file.inode, ())), file.path + ".gz"
         alike = sorted(self.rotations_of(file.path.rpartition("/")[2]), key=lambda path: path != packed)
         return [*same, *(path for path in alike if path not in same)]
@@ -289,7 +289,7 @@ def watch_of(location: Location, pattern: str, links_lead_out: bool = False) -> 
 
 
 def log_folder(location: Location, is_listed_once: bool = False) -> LogFolder:
-    """The logs below a location. `is_listed_once`: nobody asks for a file that may be renamed meanwhile."""
+    """The logs below a location. `is_listed_once`: no file that is asked for is renamed meanwhile."""
     if isinstance(location, Path):
         return UnchangedLogs(location) if is_listed_once else LocalLogs(location)
     from photon.logs.on_s3.objects import ObjectLogs  # only who uses S3 waits for its libraries

@@ -87,7 +87,7 @@ def read_events_of(
 
 
 def each_line_is_a_record(file: LogFile, log: PrimaryLog | ForeignLog, limits: Limits) -> bool:
-    """Whether no record of the file spans lines, and no line within it is a header."""
+    """Say whether lines can be read one by one: no record spans several, and none within is a header."""
     return record_rules(log, file.header, limits.line_bytes) is None
 
 

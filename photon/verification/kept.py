@@ -74,9 +74,9 @@ class KeptManifest:
 
 
 def still_needed(runs: Sequence[KeptRun], files: Mapping[int, KeptFile]) -> list[KeptRun]:
-    """The runs of which results count for one of these files; of others the first alone stays, without any.
+    """The runs whose results count for one of these files, and the first run, which says when all was read.
 
-    It says when all was read. Where log files come and go, all else would grow without end.
+    The first one keeps no results that nobody needs. Where log files come and go, all would grow without end.
     """
     least = min((file.since_run for file in files.values()), default=math.inf)
     counting = [run if run.number >= least else replace(run, files={}) for run in runs]

@@ -1,4 +1,4 @@
-"""What all random histories of landing share: a seed, a disk that fails, copies that are put back.
+"""Random histories of landing share a seed, a disk that fails, and copies that are put back.
 
 Each history says what may happen, what must hold after each step, and how all ends well.
 """
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 
 class HistoryFailed(AssertionError):
-    """What must hold does not."""
+    """A history ended otherwise than a rule says."""
 
 
 class World(Protocol):
-    """What is landed, and where."""
+    """A source that is landed, its folder, and their clock."""
 
     folder: Path
     clock: ManualClock
@@ -66,7 +66,7 @@ class History(ABC):
 
     @abstractmethod
     def _actions(self) -> dict[Callable[[], None], int]:
-        """What may happen, and how often."""
+        """The events of a history, by how often each happens beside the others."""
 
     @abstractmethod
     def _step(self) -> None:
@@ -126,7 +126,7 @@ def run(kind: Callable[[int, Path], History], seed: int) -> None:
 
 
 def is_noticed(kind: Callable[[int, Path], History]) -> bool:
-    """Whether a history of one of some seeds fails, as it should where a rule is left out."""
+    """Tell histories until one fails, as it should where a rule is left out; False: none did."""
     for seed in range(MOST_SEEDS):
         try:
             run(kind, seed)

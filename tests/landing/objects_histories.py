@@ -256,7 +256,7 @@ class ObjectsHistory(History):
         self._kill()
 
     def _rival(self) -> None:
-        """Somebody has removed the lock: another lander looks amid a look; then the first one ends."""
+        """Let another lander look amid a look, as where somebody removed the lock; then end the first."""
         is_due = self.has_rivals and self.lander is not None
 
         def meanwhile() -> None:

@@ -183,7 +183,7 @@ LINE = b"x" * 299 + b"\n"
 
 
 def long_range(folder: Path, data: bytes) -> tuple[LogFile, ByteRange]:
-    """A file, and all of it as a range of which the last 700 bytes are checked."""
+    """A file, and a range of all of it. The last 700 bytes are checked."""
     file = make(folder, "a.log", data)
     with mock.patch.object(cutting, "CHECKED_BYTES", 700):
         planned, _ = cut_range(Bytes(data), file, len(data), 10_000)

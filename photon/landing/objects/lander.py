@@ -34,7 +34,7 @@ from photon.storage.tokens import new_id
 
 MOST_AT_A_LOOK = 10_000  # objects that are remembered to be landed; the next look finds the others
 MARKER_EVERY_US = 2 * MICROSECONDS
-LIFE_EVERY_US = 10 * MICROSECONDS  # so often the marker says, amid a listing, that somebody lists
+LIFE_EVERY_US = 10 * MICROSECONDS  # a long listing renews the marker so often: else it seems dead
 PAUSE_OF_LISTING = 9  # so many times the time of a listing: they take a tenth of the time at most
 RIGHTS_EVERY_US = 10 * MICROSECONDS  # thousands of objects may be archived, and each question is a listing
 REFUSED_AGAIN_US = 600 * MICROSECONDS  # an object that may not be read, as one that is archived
@@ -272,7 +272,7 @@ class ObjectsLander:
         return True
 
     def _check_rights(self) -> None:
-        """Where objects are refused, ask now and then whether all would be. PermissionError."""
+        """Ask now and then, while objects are refused, whether all would be. PermissionError."""
         if self._clock.elapsed_us() >= self._checked_us + RIGHTS_EVERY_US:
             self._source.check_rights()
             self._checked_us = self._clock.elapsed_us()

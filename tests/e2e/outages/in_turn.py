@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 def faults_in_turn(
     folder: Path, seconds: float, calm_seconds: float, say: Say, more: str = ""
 ) -> dict[str, Any]:
-    """Join live traffic amid the faults, each so long, with calm between them; then join all to the end."""
+    """Join live traffic amid the faults, with calm between them; then join all to the end."""
     longest_seconds = PATIENCE_SECONDS + 3 * seconds + 4 * calm_seconds
     traffic = Traffic(7, DATACENTERS, PRIMARY_PER_SECOND, FOREIGN_PER_SECOND, longest_seconds)
     with world(folder, traffic, more) as made, made.cables_of("north") as cables:
@@ -83,7 +83,7 @@ def _slowed(datacenter: DatacenterProcess) -> Iterator[None]:
     def take_turns() -> None:
         while not ends.is_set():
             datacenter.signal(signal.SIGCONT)
-            time.sleep(SHARE * TURN_SECONDS)
+            time.sleep(SHARE * TURN_SECONDS)  # a real process runs: no clock can be set
             datacenter.signal(signal.SIGSTOP)
             ends.wait((1 - SHARE) * TURN_SECONDS)
         datacenter.signal(signal.SIGCONT)
